@@ -1,0 +1,31 @@
+.DEFAULT_GOAL := help
+VENV := .venv/bin
+OUT ?= fasttrack-out
+
+.PHONY: help setup validate test test-quick check format
+
+help: ## List the commands.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+setup: ## Create .venv with fasttrack and a CPU build of vLLM (does nothing when it is up to date).
+	@python3 tools/setup_env.py
+
+validate: setup ## Judge the Kimi K3 path, as committed, on a real vLLM engine on this CPU.
+	@$(VENV)/fasttrack validate --base empty --paths 'specialized_path/**' --paths 'tests/specialized_path/**' --out $(OUT)
+
+test: setup ## Run every test.
+	@$(VENV)/python -m pytest
+
+test-quick: setup ## Run the tests that start no engine.
+	@$(VENV)/python -m pytest -m "not engine"
+
+check: setup ## Format, lint, types, imports, tests that start no engine.
+	@$(VENV)/ruff format --check .
+	@$(VENV)/ruff check .
+	@$(VENV)/mypy
+	@$(VENV)/lint-imports
+	@$(VENV)/python -m pytest -m "not engine"
+
+format: setup ## Format the code.
+	@$(VENV)/ruff format .
+	@$(VENV)/ruff check --fix .

@@ -1,0 +1,1 @@
+"""The judge: turns a change into evidence, findings and a verdict."""

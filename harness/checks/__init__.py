@@ -1,0 +1,1 @@
+"""Checks: one testable claim a module; `all_checks` finds them."""

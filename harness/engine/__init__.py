@@ -1,0 +1,1 @@
+"""Starts, drives, traces and stops one arm of a real vLLM engine."""

@@ -1,0 +1,1 @@
+"""Adapters that read the world: git, the machine, python packages."""

@@ -1,0 +1,42 @@
+"""The change under judgement, as git tells it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from harness.model.record import Record
+
+FileStatus = Literal["added", "modified", "deleted", "renamed", "copied", "type_changed"]
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+"""git's name for the tree without files: the base of a change that is judged as wholly new."""
+
+
+class ChangedFile(Record):
+    """One entry of the diff. Paths are repository-relative; bytes that are not UTF-8 are backslash-escaped."""
+
+    path: str
+    status: FileStatus
+    old_path: str | None = None
+    """Where a renamed or copied file came from."""
+    old_mode: str
+    """Six octal digits as git writes them; "000000" where the file did not exist."""
+    new_mode: str
+    added_lines: int | None
+    """None for binary files, submodules and links."""
+    deleted_lines: int | None
+    is_binary: bool
+
+
+class Change(Record):
+    """Which commits are compared; `merge_base` is what the head is judged against."""
+
+    base: str
+    """The revision as asked for, resolved to 40 hex digits."""
+    merge_base: str
+    head: str
+    head_subject: str
+    """First line of the head's commit message: untrusted text."""
+    limited_to: tuple[str, ...] = ()
+    """Globs from `--paths`; empty when the whole diff is judged."""
+    uncommitted_files: int = 0
+    """Files changed in the working tree and not committed: they are not judged."""

@@ -1,0 +1,59 @@
+"""What a suite asks of an arm: one completion request, and the seam through which many are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from harness.model.evidence import SuiteItem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionRequest:
+    """One request to the completions endpoint, its prompt given as token ids."""
+
+    item: str
+    """The name of the request inside its suite, the same across arms."""
+    prompt_token_ids: tuple[int, ...]
+    max_tokens: int
+    temperature: float = 0.0
+    seed: int | None = None
+    top_k: int = 0
+    """0 keeps the whole vocabulary."""
+    top_p: float = 1.0
+    force_token_ids: tuple[int, ...] = ()
+    """Tokens that the sampler must emit, one a step from the first; the logprobs stay the model's own."""
+    logprobs: int = 0
+    """How many of the most likely tokens to report at each position (at most 20); 0 reports none."""
+    json_schema: str = ""
+    """JSON schema that the answer must obey; empty for free text."""
+    ignore_eos: bool = False
+    stream: bool = False
+    """Whether tokens are sent as they are made, with their arrival times in the item."""
+
+    def __post_init__(self) -> None:
+        if not self.prompt_token_ids:
+            raise ValueError(f"{self.item}: a request needs at least one prompt token")
+        if self.max_tokens < 1:
+            raise ValueError(f"{self.item}: max_tokens is {self.max_tokens}, expected at least 1")
+        if len(self.force_token_ids) > self.max_tokens:
+            raise ValueError(
+                f"{self.item}: {len(self.force_token_ids)} forced tokens, max_tokens {self.max_tokens}"
+            )
+        if not 0 <= self.logprobs <= 20:
+            raise ValueError(f"{self.item}: logprobs is {self.logprobs}, expected 0 to 20")
+
+
+class Completer(Protocol):
+    """Sends requests to one arm."""
+
+    def complete_many(
+        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str
+    ) -> tuple[SuiteItem, ...]:
+        """Answers in the order of `requests`, with exactly `concurrency` of them in flight while enough remain.
+
+        A request that the server refuses is an item with its `error`; a server that cannot be reached or dies
+        raises `EngineError`.
+        """
+        ...

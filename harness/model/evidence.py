@@ -1,0 +1,253 @@
+"""Evidence: raw, typed, content-addressed records of what was run and seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import Field, TypeAdapter
+
+from harness.model.change import ChangedFile
+from harness.model.ledger import ImportedFile, LedgerRow, TracerProof
+from harness.model.record import Record, digest_of
+from harness.model.words import Arm, Tier
+
+
+class EvidenceRecord(Record):
+    """What all evidence says: how it was made, when, on what."""
+
+    schema_version: Literal[1] = 1
+    tier: Tier
+    recorded_at: str
+    """UTC, ISO 8601."""
+    command: tuple[str, ...] = ()
+    """What reproduces the record; paths relative, no host names."""
+    hardware: str = ""
+    seed: int | None = None
+
+    @property
+    def id(self) -> str:
+        """Content address: kind and the first 16 hex digits of the sha256 of the canonical JSON."""
+        return f"{self.kind}-{digest_of(self)[:16]}"  # type: ignore[attr-defined]
+
+
+class ChangedFilesEvidence(EvidenceRecord):
+    """The diff between merge base and head, judged part only, and how much was left out."""
+
+    kind: Literal["changed_files"] = "changed_files"
+    files: tuple[ChangedFile, ...]
+    num_not_judged: int
+    """Changed files outside `--paths`."""
+
+
+class EnvironmentEvidence(EvidenceRecord):
+    """The machine and its software. No host, user or absolute path names."""
+
+    kind: Literal["environment"] = "environment"
+    cpu: str
+    num_cores: int
+    memory_gib: float
+    gpus: tuple[str, ...]
+    os: str
+    python: str
+    packages: dict[str, str]
+    """Distribution name to version: harness, engine, torch and what the engine computes with."""
+    harness_sha256: str
+    """Digest over the harness's own source files."""
+
+
+class SubjectEvidence(EvidenceRecord):
+    """The subject's files as committed at the head: what the arms' workers must have imported."""
+
+    kind: Literal["subject"] = "subject"
+    commit: str
+    files: dict[str, str]
+    """Path relative to the repository, to sha256."""
+
+
+class ArmEvidence(EvidenceRecord):
+    """One arm's server: how it was started and how it ended."""
+
+    kind: Literal["arm"] = "arm"
+    arm: Arm
+    additional_config: dict[str, str]
+    """As requested."""
+    started: bool
+    ready_s: float | None
+    failure: str = ""
+    """Why it did not start or died; empty when it served to the end."""
+    log_tail: tuple[str, ...] = ()
+    """Last lines of the server's log: untrusted text."""
+    proof: TracerProof | None
+    """None when the worker's tracer wrote nothing."""
+    imported: tuple[ImportedFile, ...] = ()
+    """Files of the subject's import roots that the worker imported."""
+    modules: tuple[str, ...] = ()
+    """Names of all modules below the subject's import roots that the worker imported."""
+
+
+class LedgerEvidence(EvidenceRecord):
+    """The ledger of one arm, whole."""
+
+    kind: Literal["ledger"] = "ledger"
+    arm: Arm
+    rows: tuple[LedgerRow, ...]
+
+
+class TokenLogprobs(Record):
+    """The most likely tokens at one position: ids and natural-log probabilities, most likely first.
+
+    A value that was not finite is kept in `num_not_finite` and left out of the lists.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    num_not_finite: int = 0
+
+
+class SuiteItem(Record):
+    """One request of a suite and what the arm answered."""
+
+    item: str
+    """The same across arms."""
+    request_id: str
+    concurrency: int
+    """Requests that the client kept in flight together with this one, itself included."""
+    num_prompt_tokens: int
+    token_ids: tuple[int, ...]
+    text: str
+    """Untrusted text."""
+    finish_reason: str
+    num_completion_tokens: int
+    """As the server's usage block says."""
+    temperature: float = 0.0
+    seed: int | None = None
+    top_logprobs: tuple[TokenLogprobs, ...] = ()
+    """One entry a generated token, where the suite asks for them."""
+    schema_text: str = ""
+    """JSON schema that the answer had to obey, where one was given."""
+    token_times_ms: tuple[float, ...] = ()
+    """Arrival of each token at the client since the request was sent, where the suite times."""
+    error: str = ""
+    """HTTP status and body of a request that failed."""
+
+
+class SuiteEvidence(EvidenceRecord):
+    """What one arm answered to one suite."""
+
+    kind: Literal["suite"] = "suite"
+    suite: str
+    arm: Arm
+    items: tuple[SuiteItem, ...]
+
+
+class CoverageFile(Record):
+    """Executable lines of one file, and which of them ran in which suite."""
+
+    path: str
+    """Relative to the repository."""
+    executable_lines: tuple[int, ...]
+    executed_lines: dict[str, tuple[int, ...]]
+    """By suite; "start" is everything before the first suite."""
+
+
+class CoverageEvidence(EvidenceRecord):
+    """Line coverage of the subject in one arm's worker."""
+
+    kind: Literal["coverage"] = "coverage"
+    arm: Arm
+    files: tuple[CoverageFile, ...]
+
+
+class TimingBlock(Record):
+    """One timed visit to one arm; neighbouring blocks of both arms form a pair."""
+
+    pair: int
+    """Index of the ABBA pair that the block belongs to."""
+    position: int
+    """Order in time over the whole cell, from 0."""
+    arm: Arm
+    items: tuple[SuiteItem, ...]
+    """The requests of the block; their decode steps are found in the arm's ledger."""
+    load_1min: float | None = None
+    """The machine's load average at the block's start."""
+
+
+class TimingEvidence(EvidenceRecord):
+    """One performance cell: interleaved blocks of both arms at one batch."""
+
+    kind: Literal["timing"] = "timing"
+    cell: str
+    batch: int
+    num_output_tokens: int
+    compares: tuple[Arm, Arm]
+    """(reference, other): baseline and candidate, or baseline and baseline_again for the A/A."""
+    blocks: tuple[TimingBlock, ...]
+
+
+class GapEvidence(EvidenceRecord):
+    """Something that was to be collected and was not."""
+
+    kind: Literal["gap"] = "gap"
+    what: str
+    """A tier, an arm or a suite: "tier gpu", "arm candidate", "suite greedy"."""
+    broke: bool
+    """True when the harness or its machine failed; False when something is missing or was not asked for."""
+    reason: str
+    details: tuple[str, ...] = ()
+
+
+AnyEvidence = Annotated[
+    ChangedFilesEvidence
+    | EnvironmentEvidence
+    | SubjectEvidence
+    | ArmEvidence
+    | LedgerEvidence
+    | SuiteEvidence
+    | CoverageEvidence
+    | TimingEvidence
+    | GapEvidence,
+    Field(discriminator="kind"),
+]
+EVIDENCE_ADAPTER: TypeAdapter[AnyEvidence] = TypeAdapter(AnyEvidence)
+
+E = TypeVar("E", bound=EvidenceRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceSet:
+    """All evidence of a judgement, in the order in which it was recorded."""
+
+    records: tuple[AnyEvidence, ...]
+
+    def __iter__(self) -> Iterator[AnyEvidence]:
+        return iter(self.records)
+
+    def of(self, kind: type[E], *, tier: Tier | None = None) -> tuple[E, ...]:
+        """All records of one type, at one tier when given."""
+        return tuple(r for r in self.records if isinstance(r, kind) and (tier is None or r.tier == tier))
+
+    def suite(self, suite: str, arm: Arm, tier: Tier) -> SuiteEvidence | None:
+        """The latest record of one suite on one arm; None when it was not collected."""
+        found = [r for r in self.of(SuiteEvidence, tier=tier) if r.suite == suite and r.arm == arm]
+        return found[-1] if found else None
+
+    def ledger(self, arm: Arm, tier: Tier) -> LedgerEvidence | None:
+        """The latest ledger of one arm."""
+        found = [r for r in self.of(LedgerEvidence, tier=tier) if r.arm == arm]
+        return found[-1] if found else None
+
+    def arm(self, arm: Arm, tier: Tier) -> ArmEvidence | None:
+        """The latest record of one arm's server."""
+        found = [r for r in self.of(ArmEvidence, tier=tier) if r.arm == arm]
+        return found[-1] if found else None
+
+    def gaps(self, tier: Tier) -> tuple[GapEvidence, ...]:
+        """What was to be collected at a tier and was not."""
+        return self.of(GapEvidence, tier=tier)
+
+
+def evidence_set(records: Iterable[AnyEvidence]) -> EvidenceSet:
+    """An `EvidenceSet` of the given records."""
+    return EvidenceSet(tuple(records))

@@ -1,0 +1,153 @@
+"""The manifest `fasttrack.toml`: what a change declares about itself."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from harness.model.ledger import CodeTargets
+from harness.model.record import Record
+
+FEATURES = ("temperature_sampling", "structured_output", "full_context")
+"""Served features that the harness can exercise; a manifest's default is all of them."""
+
+
+class ChangeSection(Record):
+    """Who the change is."""
+
+    id: str
+    title: str
+    model: str
+    vllm: str
+    """The engine version or commit that the change targets."""
+
+
+class Hook(Record):
+    """A file outside the owned paths that the change may edit, within a budget."""
+
+    file: str
+    max_added_lines: int = Field(ge=0)
+    why: str
+
+
+class PathsSection(Record):
+    """Which files the change owns, may touch, and must not touch. Globs as in `.gitignore` (`**` crosses folders)."""
+
+    owned: tuple[str, ...] = Field(min_length=1)
+    hooks: tuple[Hook, ...] = ()
+    preset: Literal["vllm-core", "none"] = "vllm-core"
+    """Named list of protected globs; `vllm-core` is what the fast track keeps out of reach."""
+    protected: tuple[str, ...] = ()
+    """Further protected globs."""
+    tests: tuple[str, ...] = ()
+    docs: tuple[str, ...] = ()
+    import_roots: tuple[str, ...] = Field(min_length=1)
+    """Top-level packages of the subject; engines import them from the head commit's files."""
+
+
+class SwitchSection(Record):
+    """How the candidate is switched on."""
+
+    kind: Literal["additional_config"] = "additional_config"
+    key: str
+    on: str
+    off: str
+    """The value that means off; leaving the key out must mean the same."""
+
+
+class ScopeSection(Record):
+    """Where the candidate may serve."""
+
+    platforms: tuple[str, ...] = Field(min_length=1)
+    """"cpu" or CUDA compute capabilities such as "sm_103a"."""
+    tensor_parallel: tuple[int, ...] = (1,)
+    max_batch: int = Field(ge=1)
+    max_context: int = Field(ge=1)
+    max_draft_tokens: int = Field(ge=0, default=0)
+    outside: Literal["refuse", "fall back"] = "fall back"
+
+
+class DecisionPoint(Record):
+    """A function that decides the path of a step, and how to read its result."""
+
+    target: str = Field(pattern=r"^[\w.]+:[\w.]+$")
+    """`module:Class.method` or `module:function`."""
+    value: str
+    """Attribute of the result that holds the decision; empty when the result itself is."""
+    specialized: str
+    """The value that means: specialised."""
+    reason: str = ""
+    """Attribute of the result that holds the reason."""
+
+
+class DispatchSection(Record):
+    """Where the path is decided, and which functions are its code."""
+
+    decisions: tuple[DecisionPoint, ...] = Field(min_length=1)
+    specialized_code: tuple[str, ...] = Field(min_length=1)
+    baseline_code: tuple[str, ...] = ()
+    never_imported_when_off: tuple[str, ...] = ()
+    """Module prefixes that a worker must not import while the switch is off."""
+
+    @property
+    def targets(self) -> CodeTargets:
+        """The code targets, as the ledger's joins want them."""
+        return CodeTargets(
+            specialized_code=frozenset(self.specialized_code), baseline_code=frozenset(self.baseline_code)
+        )
+
+
+class NanoModel(Record):
+    """The miniature model that a CPU can serve."""
+
+    build: tuple[str, ...] = Field(min_length=1)
+    """Arguments of `python` that write the checkpoint; `{out}` is the folder."""
+    engine_args: tuple[str, ...] = ()
+    """Further arguments of vLLM's API server, the same for every arm."""
+    max_model_len: int = Field(ge=16)
+
+
+class ModelsSection(Record):
+    """Models by tier."""
+
+    nano: NanoModel
+
+
+class CoverageSection(Record):
+    """Which files of the subject the CPU tier is expected to execute."""
+
+    cpu: tuple[str, ...] = ()
+    """Globs; lines of these files that no evaluation executed are findings."""
+
+
+class Claim(Record):
+    """A number that the change states; it must resolve to a cell of the evidence."""
+
+    metric: Literal["decode_itl_speedup"]
+    batch: int = Field(ge=1)
+    value: float = Field(gt=0)
+    """Ratio baseline time / candidate time."""
+    hardware: str
+
+
+class PerformanceSection(Record):
+    """Performance cells and claims."""
+
+    decode_batches: tuple[int, ...] = (1, 8)
+    claims: tuple[Claim, ...] = ()
+
+
+class Manifest(Record):
+    """The whole manifest. Unknown keys are errors."""
+
+    schema_version: Literal[1]
+    change: ChangeSection
+    paths: PathsSection
+    switch: SwitchSection
+    scope: ScopeSection
+    features: tuple[Literal["temperature_sampling", "structured_output", "full_context"], ...] = FEATURES
+    dispatch: DispatchSection
+    models: ModelsSection
+    coverage: CoverageSection = CoverageSection()
+    performance: PerformanceSection = PerformanceSection()
