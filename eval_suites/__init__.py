@@ -1,0 +1,1 @@
+"""Evaluation suites that a served arm is put through; each is a pure list of requests."""

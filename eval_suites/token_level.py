@@ -1,0 +1,83 @@
+"""Greedy continuations, and the same continuations forced token by token through the decode path.
+
+Forcing happens in the sampler, one step at a time, since a prompt that already holds the continuation would be
+computed by the prefill path and say nothing about decode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from eval_suites.suite import Suite, SuitePart
+from harness.model.completion import CompletionRequest
+from harness.model.evidence import SuiteItem
+
+TOP_LOGPROBS = 20
+
+TokenIds = tuple[int, ...]
+
+
+def greedy_suite(
+    prompts: Sequence[TokenIds], *, concurrencies: Sequence[int], num_tokens: int, seed: int
+) -> Suite:
+    """Free-running greedy continuations of `num_tokens` tokens, every prompt at every concurrency."""
+    parts = tuple(
+        SuitePart(
+            concurrency=concurrency,
+            requests=tuple(
+                CompletionRequest(
+                    item=f"p{index}@c{concurrency}",
+                    prompt_token_ids=prompt,
+                    max_tokens=num_tokens,
+                    logprobs=TOP_LOGPROBS,
+                    ignore_eos=True,
+                )
+                for index, prompt in enumerate(prompts)
+            ),
+        )
+        for concurrency in concurrencies
+    )
+    return Suite(name="greedy", parts=parts, seed=seed)
+
+
+def continuations_of(greedy_items: Sequence[SuiteItem]) -> dict[int, TokenIds]:
+    """The baseline's own continuation of each prompt index, from its greedy answers at the lowest concurrency."""
+    found: dict[int, TokenIds] = {}
+    for item in greedy_items:
+        index = int(item.item.split("@")[0].removeprefix("p"))
+        if item.token_ids and index not in found:
+            found[index] = item.token_ids
+    return found
+
+
+def forced_requests(
+    prompts: Sequence[TokenIds], continuations: Mapping[int, TokenIds], *, concurrency: int
+) -> tuple[CompletionRequest, ...]:
+    """Requests that walk the given continuations, logprobs reported at every step."""
+    return tuple(
+        CompletionRequest(
+            item=f"p{index}@c{concurrency}",
+            prompt_token_ids=prompts[index],
+            max_tokens=len(tokens),
+            force_token_ids=tokens,
+            logprobs=TOP_LOGPROBS,
+            ignore_eos=True,
+        )
+        for index, tokens in sorted(continuations.items())
+        if index < len(prompts)
+    )
+
+
+def teacher_forced_suite(
+    prompts: Sequence[TokenIds],
+    continuations: Mapping[int, TokenIds],
+    *,
+    concurrencies: Sequence[int],
+    seed: int,
+) -> Suite:
+    """Every prompt's continuation forced at every concurrency."""
+    parts = tuple(
+        SuitePart(concurrency=c, requests=forced_requests(prompts, continuations, concurrency=c))
+        for c in concurrencies
+    )
+    return Suite(name="teacher_forced", parts=parts, seed=seed)

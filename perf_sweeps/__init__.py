@@ -1,0 +1,1 @@
+"""Performance cells: paired, interleaved timing of both arms."""

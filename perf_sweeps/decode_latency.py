@@ -1,0 +1,89 @@
+"""Decode latency at one batch: blocks of two arms in ABBA order, on servers that stay resident."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from harness.model.completion import Completer, CompletionRequest
+from harness.model.evidence import TimingBlock, TimingEvidence
+from harness.model.words import Arm, Tier
+
+Progress = Callable[[int, int], None]
+
+
+def plan_blocks(compares: tuple[Arm, Arm], num_pairs: int) -> tuple[tuple[int, Arm], ...]:
+    """(pair, arm) of every block in the order of time: AB, BA, AB, ...
+
+    Alternating the order inside neighbouring pairs cancels a drift that is linear in time.
+    """
+    first, second = compares
+    order: list[tuple[int, Arm]] = []
+    for pair in range(num_pairs):
+        arms = (first, second) if pair % 2 == 0 else (second, first)
+        order.extend((pair, arm) for arm in arms)
+    return tuple(order)
+
+
+def block_requests(
+    prompts: Sequence[tuple[int, ...]], *, batch: int, position: int, num_tokens: int
+) -> tuple[CompletionRequest, ...]:
+    """`batch` greedy, streamed requests of equal output length.
+
+    The two blocks of a pair ask the same; prompts differ from pair to pair, so that nothing can be answered from
+    memory. Item names carry the block's position, which keeps request ids distinct.
+    """
+    pair = position // 2
+    return tuple(
+        CompletionRequest(
+            item=f"b{position}/r{index}",
+            prompt_token_ids=prompts[(pair * batch + index) % len(prompts)],
+            max_tokens=num_tokens,
+            ignore_eos=True,
+            stream=True,
+        )
+        for index in range(batch)
+    )
+
+
+def time_decode(
+    completers: Mapping[Arm, Completer],
+    prompts: Sequence[tuple[int, ...]],
+    *,
+    compares: tuple[Arm, Arm],
+    batch: int,
+    num_pairs: int,
+    num_tokens: int,
+    tier: Tier,
+    hardware: str,
+    recorded_at: Callable[[], str],
+    progress: Progress | None = None,
+) -> TimingEvidence:
+    """Runs one cell and returns its blocks; one warm-up block an arm comes first and is not recorded.
+
+    Raises `EngineError` when a server dies.
+    """
+    cell = f"decode/b{batch}/{compares[0]}-{compares[1]}"
+    for arm in compares:
+        # Position -2 takes prompts from the end of the list: the first pair must not be answered from memory.
+        warm_up = block_requests(prompts, batch=batch, position=-2, num_tokens=num_tokens)
+        completers[arm].complete_many(warm_up, concurrency=batch, suite=f"{cell}/warm-up")
+    blocks: list[TimingBlock] = []
+    order = plan_blocks(compares, num_pairs)
+    for position, (pair, arm) in enumerate(order):
+        requests = block_requests(prompts, batch=batch, position=position, num_tokens=num_tokens)
+        load = round(os.getloadavg()[0], 2)
+        items = completers[arm].complete_many(requests, concurrency=batch, suite=cell)
+        blocks.append(TimingBlock(pair=pair, position=position, arm=arm, items=items, load_1min=load))
+        if progress is not None:
+            progress(position + 1, len(order))
+    return TimingEvidence(
+        tier=tier,
+        recorded_at=recorded_at(),
+        hardware=hardware,
+        cell=cell,
+        batch=batch,
+        num_output_tokens=num_tokens,
+        compares=compares,
+        blocks=tuple(blocks),
+    )
