@@ -57,14 +57,18 @@ def time_decode(
     tier: Tier,
     hardware: str,
     recorded_at: Callable[[], str],
+    wake: Callable[[Arm], None] | None = None,
     progress: Progress | None = None,
 ) -> TimingEvidence:
     """Runs one cell and returns its blocks; one warm-up block an arm comes first and is not recorded.
 
+    `wake` is called before each block with the arm that is about to be timed: others may be put to sleep there.
     Raises `EngineError` when a server dies.
     """
     cell = f"decode/b{batch}/{compares[0]}-{compares[1]}"
     for arm in compares:
+        if wake is not None:
+            wake(arm)
         # Position -2 takes prompts from the end of the list: the first pair must not be answered from memory.
         warm_up = block_requests(prompts, batch=batch, position=-2, num_tokens=num_tokens)
         completers[arm].complete_many(warm_up, concurrency=batch, suite=f"{cell}/warm-up")
@@ -72,6 +76,8 @@ def time_decode(
     order = plan_blocks(compares, num_pairs)
     for position, (pair, arm) in enumerate(order):
         requests = block_requests(prompts, batch=batch, position=position, num_tokens=num_tokens)
+        if wake is not None:
+            wake(arm)
         load = round(os.getloadavg()[0], 2)
         items = completers[arm].complete_many(requests, concurrency=batch, suite=cell)
         blocks.append(TimingBlock(pair=pair, position=position, arm=arm, items=items, load_1min=load))

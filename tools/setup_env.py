@@ -33,7 +33,9 @@ def main() -> int:
         try:
             venv.create(VENV, with_pip=True)
         except subprocess.CalledProcessError:
-            return fail("python3 cannot create environments with pip; on Debian: apt-get install python3-venv")
+            return fail(
+                "python3 cannot create environments with pip; on Debian: apt-get install python3-venv"
+            )
     pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
     print("setup: installing the locked packages (about 3 GB; minutes on a first run)", flush=True)
     install = [*pip, "install", "--quiet", "--no-deps"]

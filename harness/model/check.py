@@ -32,10 +32,13 @@ class Check(Protocol):
     """The claim, as a sentence."""
     principle: Principle
     tier: Tier
-    requires: tuple[str, ...]
-    """Ids of checks that must let through before this one means anything."""
     how: str
     """How it decides, in one line, as the report prints it."""
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Ids of checks that must let through before this one means anything."""
+        ...
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
         """Decide from the evidence."""

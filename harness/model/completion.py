@@ -51,7 +51,7 @@ class Completer(Protocol):
     def complete_many(
         self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str
     ) -> tuple[SuiteItem, ...]:
-        """Answers in the order of `requests`, with exactly `concurrency` of them in flight while enough remain.
+        """Answers in the order of `requests`; exactly `concurrency` of them are in flight while enough remain.
 
         A request that the server refuses is an item with its `error`; a server that cannot be reached or dies
         raises `EngineError`.

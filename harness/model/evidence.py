@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal, TypeVar
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, TypeAdapter
 
@@ -26,10 +27,16 @@ class EvidenceRecord(Record):
     hardware: str = ""
     seed: int | None = None
 
-    @property
+    @cached_property
     def id(self) -> str:
         """Content address: kind and the first 16 hex digits of the sha256 of the canonical JSON."""
         return f"{self.kind}-{digest_of(self)[:16]}"  # type: ignore[attr-defined]
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with fields replaced and an id of its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("id", None)
+        return copied
 
 
 class ChangedFilesEvidence(EvidenceRecord):
@@ -81,6 +88,10 @@ class ArmEvidence(EvidenceRecord):
     """Last lines of the server's log: untrusted text."""
     proof: TracerProof | None
     """None when the worker's tracer wrote nothing."""
+    ledger_problems: tuple[str, ...] = ()
+    """Why the arm's ledger is no evidence: another run's nonce, lost rows, a tracer that failed."""
+    ledger_notes: tuple[str, ...] = ()
+    """What a reader of the ledger should know, for instance a last line that a kill cut short."""
     imported: tuple[ImportedFile, ...] = ()
     """Files of the subject's import roots that the worker imported."""
     modules: tuple[str, ...] = ()

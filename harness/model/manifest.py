@@ -9,7 +9,8 @@ from pydantic import Field
 from harness.model.ledger import CodeTargets
 from harness.model.record import Record
 
-FEATURES = ("temperature_sampling", "structured_output", "full_context")
+Feature = Literal["temperature_sampling", "structured_output", "full_context"]
+FEATURES: tuple[Feature, ...] = ("temperature_sampling", "structured_output", "full_context")
 """Served features that the harness can exercise; a manifest's default is all of them."""
 
 
@@ -146,7 +147,7 @@ class Manifest(Record):
     paths: PathsSection
     switch: SwitchSection
     scope: ScopeSection
-    features: tuple[Literal["temperature_sampling", "structured_output", "full_context"], ...] = FEATURES
+    features: tuple[Feature, ...] = FEATURES
     dispatch: DispatchSection
     models: ModelsSection
     coverage: CoverageSection = CoverageSection()

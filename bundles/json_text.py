@@ -1,0 +1,78 @@
+"""JSON of a bundle: three fixed byte forms to write, one strict way to read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+from pydantic import BaseModel
+
+from bundles.error import BundleError
+
+
+_ONE_LINE_CHARACTERS = 100
+
+
+def render_pretty_json(value: Any) -> bytes:
+    """Sorted keys, two spaces, UTF-8, a newline at the end; NaN and infinity raise ValueError."""
+    text = json.dumps(_plain(value), sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
+    return (text + "\n").encode("utf-8")
+
+
+def render_evidence_json(value: Any) -> bytes:
+    """One top-level key a line, and one for each element of a long top-level list; otherwise compact.
+
+    Large records stay small, and a person with grep or diff can still read them.
+    """
+    record = _plain(value)
+    lines = [f"{_compact(key)}: {_spread(record[key])}" for key in sorted(record)]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode("utf-8")
+
+
+def parse_json(data: bytes, path: str) -> Any:
+    """The value of a JSON file; `path` names the file in errors.
+
+    Raises:
+        BundleError: not UTF-8, not JSON, NaN or infinity, a key twice, nested too deep.
+    """
+    try:
+        return json.loads(
+            data.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unique_keys
+        )
+    except UnicodeDecodeError as error:
+        raise BundleError("evidence-not-utf8", path, f"byte {error.start} is not UTF-8.") from error
+    except json.JSONDecodeError as error:
+        message = f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        raise BundleError("evidence-malformed-json", path, message) from error
+    except RecursionError as error:
+        raise BundleError("evidence-malformed-json", path, "nested too deep.") from error
+    except ValueError as error:
+        raise BundleError("evidence-malformed-json", path, f"not JSON: {error}.") from error
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _spread(value: Any) -> str:
+    text = _compact(value)
+    if not isinstance(value, list) or len(text) <= _ONE_LINE_CHARACTERS:
+        return text
+    return "[\n  " + ",\n  ".join(_compact(element) for element in value) + "\n]"
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key!r} occurs twice in one object")
+        found[key] = value
+    return found

@@ -1,0 +1,144 @@
+"""Verifying a bundle: its digests hold, and its judgement and report come out the same when made again.
+
+What this shows: the folder is whole, and the judge of this version, given this evidence, says what the bundle says.
+
+What it cannot show: who made the evidence. Someone who edits a record, renames it to its new id, judges again and
+writes new digests has made a bundle of their own, and no digest inside it can tell. Only a signature over
+`sha256sums.txt`, or evidence made again by someone else, closes that. An edit of findings, verdict or report alone is
+found even when every digest was written anew, because they are rebuilt here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bundles.contents import Bundle
+from bundles.error import BundleError
+from bundles.json_diff import diff_json
+from bundles.json_text import parse_json, render_evidence_json, render_pretty_json
+from bundles.layout import CHANGE, JUDGEMENT, REPORT
+from bundles.reader import Folder, find_digest_problems, load_folder, parse_folder
+from bundles.writer import RenderReport
+from harness.model.change import Change
+from harness.model.errors import FasttrackError
+from harness.model.evidence import AnyEvidence
+from harness.model.judgement import Judgement
+from harness.model.record import render_canonical_json
+
+Decide = Callable[[str, str, Change, Sequence[AnyEvidence]], Judgement]
+"""(manifest text, policy text, change, evidence) to judgement; pure, injected by the harness."""
+_SHOWN_CHARACTERS = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing that is not as it should be."""
+
+    slug: str
+    where: str
+    """A path in the bundle, with a JSON pointer or a line after `#` where it is known; empty for the folder."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyResult:
+    """What verification found; intact means that nothing differs and that everything was rebuilt."""
+
+    differences: tuple[Difference, ...]
+    num_files: int
+    num_evidence: int
+    rebuilt: Judgement | None
+    """None when the bundle could not be read far enough to judge again."""
+
+    @property
+    def intact(self) -> bool:
+        """Whether digests, judgement and report all hold."""
+        return not self.differences and self.rebuilt is not None
+
+
+def verify_bundle(folder: Path, decide: Decide, render_report: RenderReport) -> VerifyResult:
+    """Digests, judgement and report of the bundle in `folder`, each compared with what it must be.
+
+    Raises:
+        BundleError: there is no such folder.
+    """
+    try:
+        loaded = load_folder(folder)
+    except BundleError as error:
+        if error.slug == "bundle-not-found":
+            raise
+        return VerifyResult(differences=(_of_error(error),), num_files=0, num_evidence=0, rebuilt=None)
+    differences = [_of_error(problem) for problem in find_digest_problems(loaded)]
+    num_files = len(loaded.digests)
+    try:
+        bundle = parse_folder(loaded)
+        rebuilt = decide(bundle.manifest_text, bundle.policy_text, bundle.change, bundle.records)
+    except FasttrackError as error:
+        found = _of_error(error)
+        if found not in differences:
+            differences.append(found)
+        return VerifyResult(differences=tuple(differences), num_files=num_files, num_evidence=0, rebuilt=None)
+    differences += _compare_judgements(loaded, rebuilt)
+    differences += _compare_forms(loaded, bundle)
+    differences += _compare_reports(loaded, bundle, render_report)
+    return VerifyResult(
+        differences=tuple(differences),
+        num_files=num_files,
+        num_evidence=len(bundle.evidence),
+        rebuilt=rebuilt,
+    )
+
+
+def _of_error(error: FasttrackError) -> Difference:
+    if isinstance(error, BundleError):
+        return Difference(slug=error.slug, where=error.where, message=error.problem)
+    return Difference(slug=error.slug, where="", message=error.message)
+
+
+def _compare_judgements(loaded: Folder, rebuilt: Judgement) -> list[Difference]:
+    pairs = diff_json(parse_json(loaded.data[JUDGEMENT], JUDGEMENT), rebuilt.model_dump(mode="json"))
+    return [
+        Difference(
+            slug="judgement-differs",
+            where=f"{JUDGEMENT}#{pair.pointer}",
+            message=f"The bundle says {_show(pair.stored)}; its evidence gives {_show(pair.rebuilt)}.",
+        )
+        for pair in pairs
+    ]
+
+
+def _compare_forms(loaded: Folder, bundle: Bundle) -> list[Difference]:
+    """Files that say the right thing in other bytes than the writer's."""
+    wanted = {file.path: render_evidence_json(file.record) for file in bundle.evidence}
+    wanted[CHANGE] = render_pretty_json(bundle.change)
+    message = "The file was not written by fasttrack: its content is right, its bytes are not."
+    return [
+        Difference(slug="file-not-canonical", where=path, message=message)
+        for path, data in wanted.items()
+        if loaded.data[path] != data
+    ]
+
+
+def _compare_reports(loaded: Folder, bundle: Bundle, render_report: RenderReport) -> list[Difference]:
+    stored = loaded.data[REPORT]
+    rebuilt = render_report(bundle).encode("utf-8")
+    if stored == rebuilt:
+        return []
+    left, right = stored.decode("utf-8", "backslashreplace"), rebuilt.decode("utf-8")
+    shorter = min(len(left), len(right))
+    at = next((i for i in range(shorter) if left[i] != right[i]), shorter)
+    line = left.count("\n", 0, at) + 1
+    around = slice(max(at - 20, 0), at + 60)
+    message = f"The report says {_show(left[around])}; the bundle gives {_show(right[around])}."
+    return [Difference(slug="report-differs", where=f"{REPORT}#line={line}", message=message)]
+
+
+def _show(value: Any) -> str:
+    try:
+        text = render_canonical_json(value).decode("utf-8")
+    except TypeError:
+        text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"

@@ -1,0 +1,257 @@
+"""One arm from start to evidence: a server, a client, and what both leave behind."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.app.recorder import Recorder, utc_now
+from harness.engine.arm_spec import ArmSpec
+from harness.engine.client import CompletionClient
+from harness.engine.coverage_reader import read_coverage
+from harness.engine.ledger_reader import LedgerReading, read_ledger
+from harness.engine.server import ArmServer
+from harness.model.completion import Completer
+from harness.model.errors import EngineError, EvidenceError
+from harness.model.evidence import ArmEvidence, CoverageEvidence, LedgerEvidence
+from harness.model.manifest import Manifest
+from harness.model.words import Arm, Tier
+
+TokenIds = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmPlan:
+    """What decides how an arm is started."""
+
+    arm: Arm
+    manifest: Manifest
+    model_dir: Path
+    import_path: Path
+    workdir: Path
+    with_coverage: bool
+
+
+class ArmSession(Protocol):
+    """A started, or failed, arm as the collection sees it."""
+
+    ready_s: float | None
+    command: tuple[str, ...]
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked something."""
+        ...
+
+    @property
+    def completer(self) -> Completer:
+        """Sends requests to it."""
+        ...
+
+    def start(self) -> None:
+        """Starts it; raises `EngineError` with the log's last lines."""
+        ...
+
+    def tokenize(self, text: str) -> TokenIds:
+        """The served model's tokens of `text`, nothing added."""
+        ...
+
+    def begin_suite(self, name: str) -> None:
+        """Lines that run from now on are counted for this suite."""
+        ...
+
+    def end_coverage(self) -> None:
+        """Nothing slows the worker from now on."""
+        ...
+
+    def pause(self) -> None:
+        """It takes no time from others."""
+        ...
+
+    def resume(self) -> None:
+        """It can be asked again."""
+        ...
+
+    def close(self, recorder: Recorder) -> None:
+        """Stops it and records what it leaves: the arm, its ledger, its coverage. Safe to call twice."""
+        ...
+
+
+def additional_config(manifest: Manifest, arm: Arm) -> dict[str, str]:
+    """The switch as the arm sets it: left out, on, and explicitly off."""
+    switch = manifest.switch
+    if arm is Arm.BASELINE:
+        return {}
+    return {switch.key: switch.on if arm is Arm.CANDIDATE else switch.off}
+
+
+class EngineSession:
+    """An arm served by a real vLLM engine."""
+
+    def __init__(self, plan: ArmPlan) -> None:
+        manifest = plan.manifest
+        self._plan = plan
+        self._nonce = secrets.token_hex(8)
+        self._spec = ArmSpec(
+            arm=plan.arm,
+            model_dir=plan.model_dir,
+            import_path=plan.import_path,
+            import_roots=manifest.paths.import_roots,
+            dispatch=manifest.dispatch,
+            ledger_dir=plan.workdir,
+            nonce=self._nonce,
+            max_model_len=manifest.models.nano.max_model_len,
+            max_num_seqs=manifest.scope.max_batch,
+            additional_config=additional_config(manifest, plan.arm),
+            engine_args=manifest.models.nano.engine_args,
+            coverage_globs=manifest.coverage.cpu if plan.with_coverage else (),
+        )
+        self._server = ArmServer(self._spec)
+        self._client: CompletionClient | None = None
+        self._failure = ""
+        self._log_tail: tuple[str, ...] = ()
+        self._paused = False
+        self._closed = False
+        self.command = self._spec.public_command
+        self.ready_s: float | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server runs."""
+        return self._client is not None and self._server.is_running
+
+    @property
+    def completer(self) -> Completer:
+        """The client; raises `EngineError` before the server is ready."""
+        if self._client is None:
+            raise EngineError("engine-not-started", f"{self._plan.arm}: the engine is not running")
+        return self._client
+
+    def start(self) -> None:
+        """Starts the server; remembers a failure for the evidence and raises it again."""
+        try:
+            self._server.start()
+        except EngineError as error:
+            self._failure = error.message
+            self._log_tail = tuple(error.log_tail.splitlines())
+            raise
+        self.ready_s = self._server.ready_s
+        self._client = CompletionClient(self._server)
+
+    def tokenize(self, text: str) -> TokenIds:
+        """Tokens by the server's own tokenizer, no special tokens added."""
+        if self._client is None:
+            raise EngineError("engine-not-started", f"{self._plan.arm}: the engine is not running")
+        return self._client.tokenize(text)
+
+    def begin_suite(self, name: str) -> None:
+        """Tells the worker which suite is running."""
+        self._server.rpc("fasttrack_suite", name)
+
+    def end_coverage(self) -> None:
+        """Saves coverage and takes the trace function out of the worker."""
+        self._save_coverage()
+        answers = self._server.rpc("fasttrack_coverage_stop")
+        if any(answer.get("tracing") for answer in answers):
+            raise EngineError("still-traced", f"{self._plan.arm}: a trace function still slows the worker")
+
+    def pause(self) -> None:
+        """Stops the server's processes where they are."""
+        if not self._paused:
+            self._server.pause()
+            self._paused = True
+
+    def resume(self) -> None:
+        """Lets them go on."""
+        if self._paused:
+            self._server.resume()
+            self._paused = False
+
+    def _save_coverage(self) -> None:
+        if self._plan.with_coverage:
+            self._server.rpc("fasttrack_coverage_save")
+
+    def close(self, recorder: Recorder) -> None:
+        """Stops the server in good order and records arm, ledger and coverage."""
+        if self._closed:
+            return
+        self._closed = True
+        died = self._client is not None and not self._server.is_running
+        self._wind_down(recorder)
+        reading = read_ledger(self._spec.ledger_dir, self._nonce)
+        if died:
+            self._failure = "the engine died before it was stopped"
+        if died and not self._log_tail:
+            self._log_tail = self._server.log_tail
+        self._record_arm(recorder, reading)
+        if reading.rows:
+            recorder.record(
+                LedgerEvidence(
+                    tier=Tier.CPU,
+                    recorded_at=utc_now(),
+                    hardware=recorder.hardware,
+                    command=self.command,
+                    arm=self._plan.arm,
+                    rows=reading.rows,
+                )
+            )
+        if self._plan.with_coverage and self._client is not None:
+            self._record_coverage(recorder)
+
+    def _wind_down(self, recorder: Recorder) -> None:
+        try:
+            if self.alive:
+                self.resume()
+                self._save_coverage()
+        except EngineError as error:
+            recorder.progress.say(f"{self._plan.arm}: {error.message}")
+        finally:
+            if self._client is not None:
+                self._client.close()
+            self._server.stop()
+
+    def _record_arm(self, recorder: Recorder, reading: LedgerReading) -> None:
+        recorder.record(
+            ArmEvidence(
+                tier=Tier.CPU,
+                recorded_at=utc_now(),
+                hardware=recorder.hardware,
+                command=self.command,
+                arm=self._plan.arm,
+                additional_config=dict(self._spec.additional_config),
+                started=self._client is not None,
+                ready_s=None if self.ready_s is None else round(self.ready_s, 1),
+                failure=self._failure,
+                log_tail=self._log_tail,
+                proof=reading.proof,
+                ledger_problems=reading.problems,
+                ledger_notes=reading.notes,
+                imported=reading.imported,
+                modules=reading.modules,
+            )
+        )
+
+    def _record_coverage(self, recorder: Recorder) -> None:
+        globs = self._plan.manifest.coverage.cpu
+        try:
+            files = read_coverage(self._spec.ledger_dir, self._plan.import_path, globs)
+        except EvidenceError as error:
+            recorder.gap(Tier.CPU, f"coverage of {self._plan.arm}", error.message, broke=True)
+            return
+        recorder.record(
+            CoverageEvidence(
+                tier=Tier.CPU,
+                recorded_at=utc_now(),
+                hardware=recorder.hardware,
+                command=self.command,
+                arm=self._plan.arm,
+                files=files,
+            )
+        )
+
+
+def open_session(plan: ArmPlan) -> ArmSession:
+    """A session of a real engine, not started yet."""
+    return EngineSession(plan)

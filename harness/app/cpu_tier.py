@@ -1,0 +1,341 @@
+"""Collects the cpu tier: resident arms of a real engine, put through the suites and the timed cells.
+
+Evidence goes to the recorder the moment it is made. What the recorder already holds is not collected again. A part
+that cannot be collected leaves a `GapEvidence` that says why, and the rest goes on where it can.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eval_suites.features import full_context_suite, sampling_suite, structured_suite
+from eval_suites.prompts import long_prompt, select_prompts
+from eval_suites.suite import Suite, run_suite
+from eval_suites.token_level import TokenIds, continuations_of, greedy_suite, teacher_forced_suite
+from harness.app.arm_session import ArmPlan, ArmSession, open_session
+from harness.app.recorder import Recorder, utc_now
+from harness.engine.arm_spec import PASSED_ON
+from harness.model.errors import EngineError
+from harness.model.evidence import SuiteEvidence, SuiteItem
+from harness.model.manifest import Manifest
+from harness.model.words import Arm, Tier
+from perf_sweeps.decode_latency import time_decode
+
+SEED = 20_261
+"""Seed of prompts and checkpoint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuSizes:
+    """How much is asked of each arm; the defaults decide every required check of the cpu tier."""
+
+    num_greedy_prompts: int = 64
+    num_forced_prompts: int = 16
+    num_tokens: int = 24
+    num_sampling_prompts: int = 16
+    num_sampling_tokens: int = 12
+    sampling_seeds: tuple[int, ...] = (1, 2, 3, 4)
+    sampling_temperatures: tuple[float, ...] = (0.3, 1.0)
+    num_structured_prompts: int = 8
+    num_full_context_prompts: int = 3
+    timing_pairs: int = 6
+    timing_tokens: int = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuRun:
+    """What the collection needs to know."""
+
+    manifest: Manifest
+    recorder: Recorder
+    import_path: Path
+    """Folder with the head commit's files below the import roots."""
+    workdir: Path
+    arms: tuple[Arm, ...] = tuple(Arm)
+    sizes: CpuSizes = field(default_factory=CpuSizes)
+    open_session: Callable[[ArmPlan], ArmSession] = open_session
+
+
+def collect_cpu_tier(run: CpuRun) -> None:
+    """Collects all that the cpu tier can show about the change.
+
+    Interrupted or failing half-way, it stops every server, keeps what was recorded and records the gaps; a
+    `KeyboardInterrupt` is raised again afterwards.
+    """
+    try:
+        model_dir = build_checkpoint(run)
+    except EngineError as error:
+        run.recorder.gap(Tier.CPU, "tier cpu", error.message, broke=True, details=error.log_tail.splitlines())
+        return
+    sessions: dict[Arm, ArmSession] = {}
+    pool = ThreadPoolExecutor(max_workers=len(run.arms))
+    try:
+        start_arms(run, model_dir, sessions, pool)
+        collect_suites(run, sessions, pool)
+        collect_timing(run, sessions)
+    except KeyboardInterrupt:
+        run.recorder.gap(Tier.CPU, "the rest of the run", "interrupted by the user", broke=False)
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for session in sessions.values():
+            session.close(run.recorder)
+
+
+def build_checkpoint(run: CpuRun) -> Path:
+    """Writes the miniature model with the subject's own builder and returns its folder.
+
+    Raises `EngineError` with the builder's last lines when it fails.
+    """
+    out = run.workdir / "nano"
+    run.recorder.progress.say("building the miniature model")
+    arguments = [a.replace("{out}", str(out)) for a in run.manifest.models.nano.build]
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=run.workdir,
+        env=subject_environment(run.import_path) | {"HOME": str(run.workdir)},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+        timeout=300,
+    )
+    if done.returncode != 0:
+        raise EngineError(
+            "nano-build-failed",
+            f"the miniature model could not be built (exit {done.returncode})",
+            "see [models.nano] build in the manifest",
+            log_tail="\n".join(done.stderr.splitlines()[-20:]),
+        )
+    return out
+
+
+def subject_environment(import_path: Path) -> dict[str, str]:
+    """What a program of the subject gets to see: its own files first, and none of the harness's secrets."""
+    passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    return passed | {"PYTHONPATH": str(import_path), "PYTHONSAFEPATH": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def start_arms(
+    run: CpuRun, model_dir: Path, sessions: dict[Arm, ArmSession], pool: ThreadPoolExecutor
+) -> None:
+    """Starts the arms side by side; one that fails leaves a gap and its log's last lines."""
+
+    def start(arm: Arm) -> None:
+        plan = ArmPlan(
+            arm=arm,
+            manifest=run.manifest,
+            model_dir=model_dir,
+            import_path=run.import_path,
+            workdir=run.workdir / arm.value,
+            with_coverage=arm is Arm.CANDIDATE,
+        )
+        run.recorder.progress.say(f"{arm}: starting the engine")
+        session = run.open_session(plan)
+        sessions[arm] = session
+        try:
+            session.start()
+        except EngineError as error:
+            run.recorder.gap(
+                Tier.CPU, f"arm {arm}", error.message, broke=True, details=error.log_tail.splitlines()
+            )
+        else:
+            run.recorder.progress.say(f"{arm}: ready after {session.ready_s:.0f} s")
+
+    list(pool.map(start, run.arms))
+
+
+def collect_suites(run: CpuRun, sessions: Mapping[Arm, ArmSession], pool: ThreadPoolExecutor) -> None:
+    """Puts the arms through all suites; the baseline goes first where others walk its continuations."""
+    alive = [arm for arm in run.arms if arm in sessions and sessions[arm].alive]
+    if not alive:
+        return
+    tokenize = sessions[alive[0]].tokenize
+    builder = SuiteBuilder(run.manifest, run.sizes, tokenize)
+    others = [arm for arm in run.arms if arm is not Arm.BASELINE]
+    first_round = (builder.greedy(), builder.full_context(()))
+    for suite in first_round:
+        run_on(run, sessions, Arm.BASELINE, suite)
+    greedy = run.recorder.evidence.suite("greedy", Arm.BASELINE, Tier.CPU)
+    full = run.recorder.evidence.suite("full_context", Arm.BASELINE, Tier.CPU)
+    if greedy is None or full is None:
+        run.recorder.gap(
+            Tier.CPU, "suites", "the baseline gave no continuations for the others to walk", broke=True
+        )
+        return
+    forced = builder.teacher_forced(greedy.items)
+    walked = builder.full_context([item.token_ids for item in full.items])
+    shared = [builder.sampling(), builder.structured()]
+    jobs = {Arm.BASELINE: [forced, *shared]} | {
+        arm: [first_round[0], walked, forced, *shared] for arm in others
+    }
+
+    def put_through(arm: Arm) -> None:
+        for suite in jobs[arm]:
+            run_on(run, sessions, arm, suite)
+
+    list(pool.map(put_through, [arm for arm in run.arms if arm in jobs]))
+
+
+def run_on(run: CpuRun, sessions: Mapping[Arm, ArmSession], arm: Arm, suite: Suite) -> None:
+    """Runs one suite on one arm, unless its evidence is there already."""
+    recorder = run.recorder
+    if recorder.evidence.suite(suite.name, arm, Tier.CPU) is not None:
+        return
+    session = sessions.get(arm)
+    if session is None or not session.alive:
+        recorder.gap(Tier.CPU, f"suite {suite.name} on {arm}", f"arm {arm} is not running", broke=True)
+        return
+    recorder.progress.say(f"{arm}: {suite.name}, {suite.num_requests} requests")
+    try:
+        session.begin_suite(suite.name)
+        items = run_suite(suite, session.completer, progress_every(recorder, arm, suite.name))
+    except EngineError as error:
+        recorder.gap(
+            Tier.CPU,
+            f"suite {suite.name} on {arm}",
+            error.message,
+            broke=True,
+            details=error.log_tail.splitlines(),
+        )
+        return
+    recorder.record(
+        SuiteEvidence(
+            tier=Tier.CPU,
+            recorded_at=utc_now(),
+            hardware=recorder.hardware,
+            command=session.command,
+            seed=suite.seed,
+            suite=suite.name,
+            arm=arm,
+            items=items,
+        )
+    )
+
+
+def progress_every(recorder: Recorder, arm: Arm, name: str) -> Callable[[int, int], None]:
+    """Says every quarter of a suite how far it is."""
+    said = [0]
+
+    def report(done: int, total: int) -> None:
+        quarter = 4 * done // total
+        if quarter > said[0]:
+            said[0] = quarter
+            recorder.progress.say(f"{arm}: {name} {done}/{total}")
+
+    return report
+
+
+def collect_timing(run: CpuRun, sessions: Mapping[Arm, ArmSession]) -> None:
+    """Times decode at each batch of the manifest, candidate and A/A, with coverage off and one server busy."""
+    batches = run.manifest.performance.decode_batches
+    missing = [arm for arm in Arm if arm not in sessions or not sessions[arm].alive]
+    if missing:
+        names = ", ".join(missing)
+        run.recorder.gap(Tier.CPU, "timing", f"needs all arms; not running: {names}", broke=False)
+        return
+    for session in sessions.values():
+        session.end_coverage()
+    texts = select_prompts(64, seed=SEED + 4, min_bytes=24, max_bytes=48)
+    prompts = [sessions[Arm.BASELINE].tokenize(text) for text in texts]
+    completers = {arm: session.completer for arm, session in sessions.items()}
+
+    def wake(awake: Arm) -> None:
+        for arm, session in sessions.items():
+            if arm is not awake:
+                session.pause()
+        sessions[awake].resume()
+
+    for batch in batches:
+        for compares in ((Arm.BASELINE, Arm.BASELINE_AGAIN), (Arm.BASELINE, Arm.CANDIDATE)):
+            run.recorder.progress.say(f"timing decode at batch {batch}: {compares[0]} against {compares[1]}")
+            try:
+                cell = time_decode(
+                    completers,
+                    prompts,
+                    compares=compares,
+                    batch=batch,
+                    num_pairs=run.sizes.timing_pairs,
+                    num_tokens=run.sizes.timing_tokens,
+                    tier=Tier.CPU,
+                    hardware=run.recorder.hardware,
+                    recorded_at=utc_now,
+                    wake=wake,
+                )
+            except EngineError as error:
+                run.recorder.gap(
+                    Tier.CPU,
+                    f"timing at batch {batch}, {compares[0]} against {compares[1]}",
+                    error.message,
+                    broke=True,
+                    details=error.log_tail.splitlines(),
+                )
+            else:
+                run.recorder.record(cell)
+
+
+class SuiteBuilder:
+    """Builds the suites for one manifest; prompts are chosen by seed and tokenised by the served model."""
+
+    def __init__(self, manifest: Manifest, sizes: CpuSizes, tokenize: Callable[[str], TokenIds]) -> None:
+        self._manifest = manifest
+        self._sizes = sizes
+        self._tokenize = tokenize
+        self._max_batch = manifest.scope.max_batch
+        self._prompts = self._select(sizes.num_greedy_prompts, 0)
+
+    def _select(self, count: int, offset: int) -> tuple[TokenIds, ...]:
+        return tuple(self._tokenize(text) for text in select_prompts(count, seed=SEED + offset))
+
+    def greedy(self) -> Suite:
+        """Greedy at concurrency 1 and at the scope's largest batch."""
+        return greedy_suite(
+            self._prompts, concurrencies=(1, self._max_batch), num_tokens=self._sizes.num_tokens, seed=SEED
+        )
+
+    def teacher_forced(self, greedy_items: Sequence[SuiteItem]) -> Suite:
+        """The baseline's continuations, forced at concurrency 1, 2 and the largest batch."""
+        concurrencies = sorted({1, min(2, self._max_batch), self._max_batch})
+        prompts = self._prompts[: self._sizes.num_forced_prompts]
+        return teacher_forced_suite(
+            prompts, continuations_of(greedy_items), concurrencies=concurrencies, seed=SEED
+        )
+
+    def sampling(self) -> Suite:
+        """Seeded sampling at a low and a plain temperature."""
+        return sampling_suite(
+            self._select(self._sizes.num_sampling_prompts, 1),
+            seeds=self._sizes.sampling_seeds,
+            temperatures=self._sizes.sampling_temperatures,
+            num_tokens=self._sizes.num_sampling_tokens,
+            concurrency=min(4, self._max_batch),
+            seed=SEED + 1,
+        )
+
+    def structured(self) -> Suite:
+        """Answers that obey a JSON schema, alone and four at a time."""
+        return structured_suite(
+            self._select(self._sizes.num_structured_prompts, 2),
+            concurrencies=sorted({1, min(4, self._max_batch)}),
+            max_tokens=96,
+            seed=SEED + 2,
+        )
+
+    def full_context(self, continuations: Sequence[TokenIds]) -> Suite:
+        """Prompts that end, with their output, at the whole declared context."""
+        max_context = self._manifest.scope.max_context
+        text = long_prompt(8 * max_context, seed=SEED + 3)[: 4 * max_context]
+        return full_context_suite(
+            self._tokenize(text),
+            max_context=max_context,
+            num_tokens=self._sizes.num_tokens,
+            num_prompts=self._sizes.num_full_context_prompts,
+            seed=SEED + 3,
+            continuations=continuations,
+        )

@@ -1,0 +1,176 @@
+"""`fasttrack validate`: collects evidence for a change, judges it, writes bundle and report."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bundles.reader import read_bundle
+from bundles.writer import EvidenceStore, seal
+from harness.app.cpu_tier import CpuRun, collect_cpu_tier
+from harness.app.judging import check_help, decide, known_checks, render_report
+from harness.app.recorder import Progress, Recorder, utc_now
+from harness.config import (
+    DEFAULT_MANIFEST,
+    DEFAULT_POLICY,
+    decode_configuration,
+    load_manifest,
+    load_policy,
+    read_configuration,
+)
+from harness.facts.environment import can_run, collect_environment
+from harness.facts.git import Repository
+from harness.model.change import EMPTY_TREE, Change
+from harness.model.errors import ConfigurationError
+from harness.model.evidence import ChangedFilesEvidence, SubjectEvidence
+from harness.model.judgement import Judgement
+from harness.model.manifest import Manifest
+from harness.model.words import ExitCode, Tier
+from harness.options import ChangeOptions, CommandResult, Format, ValidateOptions
+from reports.markdown import render_markdown
+from reports.text import render_text
+from reports.view import build_view
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked: the change, what it declares and what it is held to."""
+
+    repository: Repository
+    change: Change
+    changed_files: ChangedFilesEvidence
+    manifest: Manifest
+    manifest_text: str
+    policy_text: str
+
+
+def read_question(options: ChangeOptions) -> Question:
+    """Reads change, manifest and policy; raises `ConfigurationError` for anything that cannot be used."""
+    repository = Repository(options.repo)
+    change, diff = repository.change(options.base, options.head, options.paths)
+    manifest_text = configuration_text(
+        repository, options.manifest, "manifest", DEFAULT_MANIFEST, (change.head,)
+    )
+    # The policy of the merge base comes first: a change must not weaken what it is held to.
+    commits = (change.head,) if change.merge_base == EMPTY_TREE else (change.merge_base, change.head)
+    policy_text = configuration_text(repository, options.policy, "policy", DEFAULT_POLICY, commits)
+    manifest = load_manifest(manifest_text)
+    load_policy(policy_text, known_checks=known_checks())
+    changed = ChangedFilesEvidence(
+        tier=Tier.STATIC,
+        recorded_at=utc_now(),
+        command=("git", "diff-tree", "-r", "-M", "-C", change.merge_base, change.head),
+        files=diff.files,
+        num_not_judged=diff.num_not_judged,
+    )
+    return Question(
+        repository=repository,
+        change=change,
+        changed_files=changed,
+        manifest=manifest,
+        manifest_text=manifest_text,
+        policy_text=policy_text,
+    )
+
+
+def configuration_text(
+    repository: Repository, given: Path | None, kind: str, default: str, commits: tuple[str, ...]
+) -> str:
+    """The text of the file that was named, or of the default file as committed in the first commit that has it."""
+    if given is not None:
+        content = read_configuration(given, kind)
+    else:
+        found = (repository.read(commit, default) for commit in commits)
+        first = next((content for content in found if content is not None), None)
+        if first is None:
+            raise ConfigurationError(
+                f"no-{kind}",
+                f"There is no {default} in commit {commits[-1][:12]}.",
+                f"Commit one, or name one with --{kind}. README.md shows how to begin.",
+            )
+        content = first
+    return decode_configuration(content, str(given or default), kind)
+
+
+def validate(
+    options: ValidateOptions, *, collect_cpu: Callable[[CpuRun], None] = collect_cpu_tier
+) -> CommandResult:
+    """Judges the change and leaves bundle and report in `options.out`.
+
+    An interrupted run stops its servers, keeps its evidence, and is judged as far as it went; it ends with exit
+    code 130.
+    """
+    question = read_question(options.change)
+    progress = Progress(quiet=options.output.quiet)
+    store = EvidenceStore(options.out, replace=True)
+    environment = collect_environment(Tier.STATIC)
+    hardware = f"{environment.cpu}, {environment.num_cores} cores"
+    recorder = Recorder(sink=store, progress=progress, hardware=hardware)
+    recorder.record(environment)
+    recorder.record(question.changed_files)
+    interrupted = False
+    try:
+        collect_tiers(question, options.change.tier, recorder, collect_cpu)
+    except KeyboardInterrupt:
+        interrupted = True
+    progress.say("judging")
+    judgement = decide(
+        question.manifest_text, question.policy_text, question.change, recorder.evidence.records
+    )
+    seal(
+        options.out,
+        manifest_text=question.manifest_text,
+        policy_text=question.policy_text,
+        judgement=judgement,
+        render_report=render_report,
+    )
+    progress.say(f"report: {options.out / 'report.html'}")
+    text = render_judgement(judgement, options.out, options.output.format, color=options.output.color)
+    return CommandResult(text=text, exit_code=ExitCode.INTERRUPTED if interrupted else judgement.exit_code)
+
+
+def collect_tiers(
+    question: Question, tier: Tier, recorder: Recorder, collect_cpu: Callable[[CpuRun], None]
+) -> None:
+    """Collects every tier up to `tier` that this machine can run.
+
+    Each of the others that the policy requires or the user asked for leaves a gap that says why.
+    """
+    required = load_policy(question.policy_text).required
+    for wanted in Tier:
+        if wanted is Tier.STATIC or (wanted not in required and wanted.rank > tier.rank):
+            continue
+        able, why_not = can_run(wanted)
+        if wanted.rank > tier.rank:
+            recorder.gap(wanted, f"tier {wanted}", f"it was not asked for (--tier {tier})", broke=False)
+        elif not able:
+            recorder.gap(wanted, f"tier {wanted}", why_not, broke=False)
+        elif wanted is Tier.CPU:
+            with tempfile.TemporaryDirectory(prefix="fasttrack-run-", ignore_cleanup_errors=True) as folder:
+                run_cpu_tier(question, recorder, Path(folder), collect_cpu)
+
+
+def run_cpu_tier(
+    question: Question, recorder: Recorder, workdir: Path, collect_cpu: Callable[[CpuRun], None]
+) -> None:
+    """Writes the head's files for the arms to import, records their digests, and collects."""
+    manifest, change = question.manifest, question.change
+    import_path = workdir / "head"
+    globs = [f"{root}/**" for root in manifest.paths.import_roots]
+    files = question.repository.export(change.head, globs, import_path)
+    recorder.record(SubjectEvidence(tier=Tier.CPU, recorded_at=utc_now(), commit=change.head, files=files))
+    collect_cpu(
+        CpuRun(manifest=manifest, recorder=recorder, import_path=import_path, workdir=workdir / "arms")
+    )
+
+
+def render_judgement(judgement: Judgement, folder: Path, form: Format, *, color: bool) -> str:
+    """The judgement in the asked format; text and Markdown come from the sealed bundle."""
+    if form == "json":
+        return judgement.model_dump_json(indent=2)
+    view = build_view(read_bundle(folder), check_help())
+    if form == "md":
+        return render_markdown(view)
+    return render_text(view, color=color, ascii_only=False) + f"\nReport: {folder / 'report.html'}\n"

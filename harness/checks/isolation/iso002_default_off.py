@@ -1,0 +1,241 @@
+"""ISO002: with the switch unset, and with it explicitly off, the engine is the plain one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.checks.joins.missing import arm_need, missing_ruling
+from harness.checks.joins.ruling import Ruling, finding_of
+from harness.checks.joins.token_steps import TokenSteps, index_token_steps
+from harness.model.check import BaseCheck, CheckContext
+from harness.model.evidence import ArmEvidence, LedgerEvidence, SuiteEvidence, SuiteItem
+from harness.model.finding import Finding, Measurement
+from harness.model.ledger import Path, path_of
+from harness.model.manifest import Manifest
+from harness.model.words import Arm, Outcome, Principle, Tier
+
+SUITES = ("greedy", "teacher_forced")
+MAX_LOGPROB_DIFFERENCE = 1e-4
+"""Nats; two runs of one single-precision program on one machine differ by less."""
+OFF_ARMS = (Arm.BASELINE, Arm.BASELINE_AGAIN)
+
+
+class DefaultOff(BaseCheck):
+    """Unset against explicitly off: answers, imported modules, code that ran."""
+
+    id = "ISO002"
+    title = "Without the switch, and with it off, nothing of the specialised path is imported or runs"
+    principle = Principle.ISOLATION
+    tier = Tier.CPU
+    requires = ("COR005",)
+    how = (
+        "Compares the answers of a server without the switch and of one with it off, token by token; their module "
+        "lists hold no specialised module, their ledgers no specialised step."
+    )
+
+    def run(self, context: CheckContext) -> Sequence[Finding]:
+        """One finding each for answers (by suite), imports and code that ran."""
+        return [
+            *self._answers(context),
+            self._imports(context),
+            self._code(context),
+        ]
+
+    def _answers(self, context: CheckContext) -> list[Finding]:
+        findings = []
+        for name in SUITES:
+            suites = [context.evidence.suite(name, arm, self.tier) for arm in OFF_ARMS]
+            ledgers = [context.evidence.ledger(arm, self.tier) for arm in OFF_ARMS]
+            unset, off = suites
+            if unset is None or off is None or ledgers[0] is None or ledgers[1] is None:
+                needs = [f"suite {name} on {arm}" for arm in OFF_ARMS] + [arm_need(arm) for arm in OFF_ARMS]
+                what = f"the {name} suite with the switch unset and with it off"
+                ruling = missing_ruling(context.evidence, self.tier, what, *needs, "suites")
+                findings.append(finding_of(self, f"answers, {name}", ruling))
+                continue
+            steps = (
+                _steps_of(ledgers[0], context.manifest, unset),
+                _steps_of(ledgers[1], context.manifest, off),
+            )
+            ids = (unset.id, off.id, ledgers[0].id, ledgers[1].id)
+            findings.append(finding_of(self, f"answers, {name}", decide_answers(unset, off, steps), ids))
+        return findings
+
+    def _imports(self, context: CheckContext) -> Finding:
+        records = {arm: context.evidence.arm(arm, self.tier) for arm in Arm}
+        absent = [arm for arm, record in records.items() if record is None]
+        if absent:
+            what = f"the module list of {' and '.join(absent)}"
+            ruling = missing_ruling(context.evidence, self.tier, what, *(arm_need(a) for a in absent))
+            return finding_of(self, "imports", ruling)
+        present = {arm: record for arm, record in records.items() if record is not None}
+        ids = tuple(record.id for record in present.values())
+        return finding_of(
+            self, "imports", decide_imports(present, context.manifest.dispatch.never_imported_when_off), ids
+        )
+
+    def _code(self, context: CheckContext) -> Finding:
+        ledgers = [context.evidence.ledger(arm, self.tier) for arm in OFF_ARMS]
+        present = [ledger for ledger in ledgers if ledger is not None]
+        if len(present) < len(OFF_ARMS):
+            ruling = missing_ruling(
+                context.evidence, self.tier, "the ledgers of the off arms", *(arm_need(a) for a in OFF_ARMS)
+            )
+            return finding_of(self, "code that ran", ruling)
+        return finding_of(
+            self, "code that ran", decide_code(present, context.manifest), [ledger.id for ledger in present]
+        )
+
+
+def _steps_of(ledger: LedgerEvidence, manifest: Manifest, suite: SuiteEvidence) -> TokenSteps:
+    return index_token_steps(ledger, manifest, (item.request_id for item in suite.items))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemDifference:
+    """How one request's answer differs between the off arms."""
+
+    text: str
+    """Empty when it does not."""
+    largest: float
+    """Largest difference of a log probability, nats."""
+
+
+def decide_answers(unset: SuiteEvidence, off: SuiteEvidence, steps: tuple[TokenSteps, TokenSteps]) -> Ruling:
+    """Whether the two off arms answered alike.
+
+    Requests that ran in steps of other batches on the two arms may round differently: where such a request differs,
+    it decides nothing.
+    """
+    if len({i.item for i in unset.items}) < len(unset.items) or len({i.item for i in off.items}) < len(
+        off.items
+    ):
+        return Ruling(outcome=Outcome.ERROR, message=f"The {unset.suite} suite holds requests twice.")
+    others = {item.item: item for item in off.items}
+    names = {item.item for item in unset.items}
+    absent = sorted(names ^ others.keys())
+    pairs = [(item, others[item.item]) for item in unset.items if item.item in others]
+    compared = [(a, b) for a, b in pairs if a.token_ids and a.top_logprobs and not a.error]
+    if not compared or absent or len(compared) < len(pairs):
+        return Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message=f"{len(compared)} of {len(names | others.keys())} requests have answers with log probabilities "
+            "on both off arms; all are needed.",
+            details=tuple(absent) + tuple(f"{a.item}: {a.error}" for a, _ in pairs if a.error),
+        )
+    differences = {a.item: _difference(a, b) for a, b in compared}
+    differing = [(a, b) for a, b in compared if differences[a.item].text]
+    alike = [(a, b) for a, b in differing if _batches(a, steps[0]) == _batches(b, steps[1])]
+    lines = tuple(f"{a.item}: {differences[a.item].text}" for a, _ in differing)
+    largest = max(d.largest for d in differences.values())
+    measurement = Measurement(
+        name=f"largest log-probability difference, {unset.suite}",
+        unit="nats",
+        estimate=largest,
+        margin=MAX_LOGPROB_DIFFERENCE,
+        n=len(compared),
+    )
+    outcome = Outcome.PASS if not differing else Outcome.FAIL if alike else Outcome.INCONCLUSIVE
+    if outcome is Outcome.PASS:
+        text = (
+            f"All {len(compared)} answers are the same tokens, log probabilities within {largest:.1e} nats."
+        )
+    else:
+        text = (
+            f"{len(differing)} of {len(compared)} answers differ between the switch unset and off, "
+            f"{len(alike)} of them in steps of the same batch."
+        )
+    return Ruling(
+        outcome=outcome,
+        message=text,
+        advice="The off value must mean what leaving the key out means." if outcome is Outcome.FAIL else "",
+        measurements=(measurement,),
+        details=lines,
+    )
+
+
+def _batches(item: SuiteItem, steps: TokenSteps) -> list[int]:
+    return [step.batch for step in steps.get(item.request_id, ())]
+
+
+def _difference(unset: SuiteItem, off: SuiteItem) -> ItemDifference:
+    if off.error:
+        return ItemDifference(text=f"refused when off: {off.error}", largest=0.0)
+    largest = 0.0
+    for position, (a, b) in enumerate(zip(unset.top_logprobs, off.top_logprobs, strict=False)):
+        if a.num_not_finite or b.num_not_finite:
+            return ItemDifference(text=f"not finite at token {position}", largest=largest)
+        right = dict(zip(b.token_ids, b.logprobs, strict=False))
+        end = min(b.logprobs, default=0.0)
+        # A token at the end of one list may have dropped out of the other; its bound stands for it.
+        shift = max(
+            (abs(v - right.get(t, end)) for t, v in zip(a.token_ids, a.logprobs, strict=False)), default=0.0
+        )
+        largest = max(largest, shift)
+        if shift > MAX_LOGPROB_DIFFERENCE:
+            return ItemDifference(
+                text=f"log probabilities differ by {shift:.1e} at token {position}", largest=largest
+            )
+    if unset.token_ids != off.token_ids or unset.finish_reason != off.finish_reason:
+        return ItemDifference(text="other tokens or another end", largest=largest)
+    if len(unset.top_logprobs) != len(off.top_logprobs):
+        return ItemDifference(text="log probabilities of other tokens", largest=largest)
+    return ItemDifference(text="", largest=largest)
+
+
+def decide_imports(records: Mapping[Arm, ArmEvidence], prefixes: Sequence[str]) -> Ruling:
+    """No off arm imported a module below the prefixes, and the candidate shows that such modules would be seen."""
+    if not prefixes:
+        return Ruling(
+            outcome=Outcome.NOT_RUN,
+            message="The manifest names no modules under [dispatch] never_imported_when_off.",
+            advice="Name the packages that only the specialised path needs.",
+        )
+    found = {arm: _below(record.modules, prefixes) for arm, record in records.items()}
+    loaded = {arm: found[arm] for arm in OFF_ARMS if found[arm]}
+    if loaded:
+        return Ruling(
+            outcome=Outcome.FAIL,
+            message=f"{sum(map(len, loaded.values()))} specialised modules were imported with the switch off.",
+            advice="Import them where the switch is read as on, not at the top of a module that is always loaded.",
+            details=tuple(f"{arm}: {module}" for arm, modules in loaded.items() for module in modules),
+        )
+    if not found[Arm.CANDIDATE]:
+        return Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message="The candidate's module list has none of the named modules either, so their absence in the off "
+            "arms shows nothing.",
+            advice="Check the prefixes under [dispatch] never_imported_when_off.",
+        )
+    unseen = [p for p in prefixes if not _below(records[Arm.CANDIDATE].modules, [p])]
+    return Ruling(
+        outcome=Outcome.PASS,
+        message=f"No off arm imported a module below {', '.join(prefixes)}; the candidate imported "
+        f"{len(found[Arm.CANDIDATE])}.",
+        details=tuple(f"{p}: not imported by the candidate on this tier either" for p in unseen),
+    )
+
+
+def _below(modules: Sequence[str], prefixes: Sequence[str]) -> tuple[str, ...]:
+    return tuple(m for m in modules if any(m == p or m.startswith(f"{p}.") for p in prefixes))
+
+
+def decide_code(ledgers: Sequence[LedgerEvidence], manifest: Manifest) -> Ruling:
+    """Every step of the off arms was the baseline's alone."""
+    rows = [(ledger.arm, row) for ledger in ledgers for row in ledger.rows if row.num_reqs]
+    if any(not ledger.rows for ledger in ledgers) or not rows:
+        return Ruling(outcome=Outcome.INCONCLUSIVE, message="An off arm's ledger has no step.")
+    wrong = [(arm, row) for arm, row in rows if path_of(row, manifest.dispatch.targets) is not Path.BASELINE]
+    if wrong:
+        return Ruling(
+            outcome=Outcome.FAIL,
+            message=f"{len(wrong)} of {len(rows)} steps with the switch off decided for, or ran, specialised code, "
+            "or did not run the baseline's.",
+            advice="Nothing of the path may run unless the switch is on.",
+            details=tuple(f"{arm}: step {row.step}: {dict(row.ran)}" for arm, row in wrong),
+        )
+    return Ruling(
+        outcome=Outcome.PASS,
+        message=f"All {len(rows)} steps with the switch unset or off ran the baseline's code.",
+    )

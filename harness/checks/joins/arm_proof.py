@@ -1,0 +1,226 @@
+"""What keeps an arm's records from being evidence of this change: a dead tracer, another process, other code."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from harness.checks.joins.token_steps import client_items, index_token_steps
+from harness.model.check import CheckContext
+from harness.model.evidence import ArmEvidence, EvidenceSet, LedgerEvidence, SubjectEvidence, SuiteItem
+from harness.model.ledger import ImportedFile
+from harness.model.manifest import Manifest
+from harness.model.words import Arm, Outcome, Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong with an arm's records, with the lines that show it."""
+
+    outcome: Outcome
+    text: str
+    details: tuple[str, ...] = ()
+
+
+def find_problems(context: CheckContext, arm: Arm, tier: Tier) -> tuple[Problem, ...]:
+    """All problems of one arm that has an `ArmEvidence`; none means that its records count."""
+    evidence, manifest = context.evidence, context.manifest
+    record = evidence.arm(arm, tier)
+    if record is None:
+        raise ValueError(f"no record of arm {arm}")
+    return (
+        *_server_problems(record),
+        *_switch_problems(record, manifest),
+        *_tracer_problems(record, manifest),
+        *_ledger_problems(evidence, manifest, arm, tier),
+        *_import_problems(context, record),
+    )
+
+
+def _server_problems(record: ArmEvidence) -> Iterator[Problem]:
+    if not record.started or record.failure:
+        what = "died" if record.started else "did not start"
+        yield Problem(
+            outcome=Outcome.ERROR,
+            text=f"its server {what}: {record.failure or 'no reason was recorded'}",
+            details=record.log_tail,
+        )
+
+
+def _switch_problems(record: ArmEvidence, manifest: Manifest) -> Iterator[Problem]:
+    """The candidate is started with the value that means on, the baseline without the key, the A/A with off."""
+    switch = manifest.switch
+    wanted = {Arm.CANDIDATE: switch.on, Arm.BASELINE: None, Arm.BASELINE_AGAIN: switch.off}[record.arm]
+    found = record.additional_config.get(switch.key)
+    if found != wanted:
+        yield Problem(
+            outcome=Outcome.ERROR,
+            text=f"it was started with {switch.key} = {found or 'unset'}, expected {wanted or 'unset'}",
+        )
+
+
+def _tracer_problems(record: ArmEvidence, manifest: Manifest) -> Iterator[Problem]:
+    """The tracer lives, and wraps every target that the arm can have imported."""
+    if record.ledger_problems:
+        text = f"its ledger's reader found {len(record.ledger_problems)} faults"
+        yield Problem(outcome=Outcome.ERROR, text=text, details=record.ledger_problems)
+    proof = record.proof
+    if proof is None:
+        yield Problem(outcome=Outcome.ERROR, text="its worker's tracer wrote nothing")
+        return
+    if not proof.nonce:
+        yield Problem(
+            outcome=Outcome.ERROR, text="its tracer's record bears no nonce, so anybody can have written it"
+        )
+    if not proof.marker_seen:
+        yield Problem(outcome=Outcome.ERROR, text="the tracer did not see its own planted call")
+    if not proof.step_hooks:
+        yield Problem(outcome=Outcome.ERROR, text="the tracer hooks no engine function, so it sees no step")
+    if proof.missing:
+        lines = tuple(f"{target}: {reason}" for target, reason in sorted(proof.missing.items()))
+        yield Problem(outcome=Outcome.ERROR, text=f"{len(lines)} targets could not be wrapped", details=lines)
+    dispatch = manifest.dispatch
+    wanted = set(dispatch.baseline_code)
+    if record.arm is Arm.CANDIDATE:
+        wanted |= {d.target for d in dispatch.decisions} | set(dispatch.specialized_code)
+    unwrapped = tuple(sorted(wanted - set(proof.wrapped) - proof.missing.keys()))
+    if unwrapped:
+        text = f"{len(unwrapped)} of {len(wanted)} targets of the manifest are not wrapped"
+        yield Problem(outcome=Outcome.ERROR, text=text, details=unwrapped)
+
+
+def _ledger_problems(evidence: EvidenceSet, manifest: Manifest, arm: Arm, tier: Tier) -> Iterator[Problem]:
+    """The ledger has rows, in order, and accounts for every token that the clients of this arm got."""
+    ledger = evidence.ledger(arm, tier)
+    if ledger is None or not ledger.rows:
+        yield Problem(outcome=Outcome.ERROR, text="its ledger has no step")
+        return
+    repeated = [step for step, count in Counter(row.step for row in ledger.rows).items() if count > 1]
+    if repeated:
+        yield Problem(outcome=Outcome.ERROR, text=f"{len(repeated)} steps occur twice in its ledger")
+    rows = sorted(ledger.rows, key=lambda row: row.step)
+    if any(b.started_ns < a.started_ns for a, b in pairwise(rows)) or any(
+        row.duration_ns < 0 for row in rows
+    ):
+        yield Problem(outcome=Outcome.ERROR, text="the clock of its ledger runs backwards")
+    if any(row.num_reqs != len(row.requests) for row in rows):
+        yield Problem(
+            outcome=Outcome.ERROR, text="steps of its ledger do not list the requests that they count"
+        )
+    yield from _accounting_problems(evidence, manifest, ledger, arm, tier)
+
+
+def _accounting_problems(
+    evidence: EvidenceSet, manifest: Manifest, ledger: LedgerEvidence, arm: Arm, tier: Tier
+) -> Iterator[Problem]:
+    """Ledger, server usage and client agree on the tokens of every request."""
+    sent = client_items(evidence, arm, tier)
+    if not sent:
+        yield Problem(
+            outcome=Outcome.ERROR, text="no request was sent to it, so its ledger concerns nothing known"
+        )
+        return
+    reused = [r for r, n in Counter(item.request_id for _, item in sent).items() if n > 1 or not r]
+    if reused:
+        text = "requests share an id, so their tokens cannot be told apart"
+        yield Problem(outcome=Outcome.ERROR, text=text, details=tuple(reused))
+        return
+    steps = index_token_steps(ledger, manifest, (item.request_id for _, item in sent))
+    answered = [(where, item) for where, item in sent if not item.error]
+    short = _miscounted(sent)
+    if short:
+        lines = tuple(
+            f"{_name(w, i)}: usage {i.num_completion_tokens}, client {len(i.token_ids)}" for w, i in short
+        )
+        # The candidate's own fault only when the same server code counts rightly with the switch off.
+        counts_off = not _miscounted(client_items(evidence, Arm.BASELINE, tier))
+        outcome = Outcome.FAIL if arm is Arm.CANDIDATE and counts_off else Outcome.ERROR
+        text = f"the server's usage and the client count differ in {len(short)} of {len(sent)} requests"
+        yield Problem(outcome=outcome, text=text, details=lines)
+    lost = [(w, i) for w, i in answered if len(steps[i.request_id]) != i.num_completion_tokens]
+    if lost:
+        lines = tuple(
+            f"{_name(w, i)}: usage {i.num_completion_tokens}, ledger {len(steps[i.request_id])}"
+            for w, i in lost
+        )
+        text = f"the ledger does not account for the tokens of {len(lost)} of {len(answered)} requests"
+        yield Problem(outcome=Outcome.ERROR, text=text, details=lines)
+
+
+def _miscounted(sent: Iterable[tuple[str, SuiteItem]]) -> list[tuple[str, SuiteItem]]:
+    """Answers with a usage block that counts other tokens; a refused or broken-off one has none."""
+    return [
+        (where, item)
+        for where, item in sent
+        if item.num_completion_tokens != len(item.token_ids)
+        and (item.num_completion_tokens or not item.error)
+    ]
+
+
+def _name(where: str, item: SuiteItem) -> str:
+    return f"{where}, {item.item}"
+
+
+def _import_problems(context: CheckContext, record: ArmEvidence) -> Iterator[Problem]:
+    """What the worker imported is what the head commit holds, and the targets' modules are among it."""
+    committed = context.evidence.of(SubjectEvidence)
+    if not committed:
+        yield Problem(outcome=Outcome.ERROR, text="the subject's files at the head were not recorded")
+        return
+    if committed[-1].commit != context.change.head:
+        text = f"the subject's files were recorded at commit {committed[-1].commit[:12]}, not at the head"
+        yield Problem(outcome=Outcome.ERROR, text=text)
+    files = committed[-1].files
+    others = tuple(f"{f.module} ({f.path})" for f in record.imported if not _is_committed(f, files))
+    if others:
+        text = (
+            f"{len(others)} imported files are not those of the head commit: the evidence concerns other code"
+        )
+        yield Problem(outcome=Outcome.ERROR, text=text, details=others)
+    if record.arm is not Arm.CANDIDATE:
+        return
+    dispatch = context.manifest.dispatch
+    targets = [*(d.target for d in dispatch.decisions), *dispatch.specialized_code]
+    imported = {f.module for f in record.imported}
+    absent = tuple(sorted({t.split(":")[0] for t in targets} - imported))
+    if absent:
+        text = "no record shows which files the targets' modules were imported from"
+        yield Problem(outcome=Outcome.ERROR, text=text, details=absent)
+
+
+def _is_committed(imported: ImportedFile, files: dict[str, str]) -> bool:
+    """Whether the head holds this file with these bytes, below any folder that holds the import root."""
+    root = imported.module.split(".")[0]
+    names = (imported.path, f"{root}/{imported.path}")
+    return any(
+        digest == imported.sha256
+        for path, digest in files.items()
+        if any(path == name or path.endswith(f"/{name}") for name in names)
+    )
+
+
+def shared_between_arms(evidence: EvidenceSet, arms: Sequence[Arm], tier: Tier) -> dict[Arm, tuple[str, ...]]:
+    """What two arms have in common that only one process can have: a nonce, steps or request ids."""
+    shared: dict[Arm, tuple[str, ...]] = {}
+    marks = {arm: _marks_of(evidence, arm, tier) for arm in arms}
+    for arm in arms:
+        lines = []
+        for other in arms:
+            common = marks[arm] & marks[other] if other is not arm else set()
+            kinds = sorted({kind for kind, _ in common})
+            lines += [f"{kind} also occurs on arm {other}" for kind in kinds]
+        if lines:
+            shared[arm] = tuple(lines)
+    return shared
+
+
+def _marks_of(evidence: EvidenceSet, arm: Arm, tier: Tier) -> set[tuple[str, str]]:
+    record, ledger = evidence.arm(arm, tier), evidence.ledger(arm, tier)
+    marks = {("request id", item.request_id) for _, item in client_items(evidence, arm, tier)}
+    if record is not None and record.proof is not None and record.proof.nonce:
+        marks.add(("its nonce", record.proof.nonce))
+    if ledger is not None:
+        marks |= {("a step", f"{row.step}/{row.started_ns}/{row.duration_ns}") for row in ledger.rows}
+    return marks

@@ -1,0 +1,107 @@
+"""Which engine step emitted each token of each client request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.model.evidence import EvidenceSet, LedgerEvidence, SuiteEvidence, SuiteItem, TimingEvidence
+from harness.model.ledger import LedgerRow, Path, Served, path_of
+from harness.model.manifest import Manifest, ScopeSection
+from harness.model.words import Arm, Tier
+
+_PREFIXES = ("cmpl-", "chatcmpl-", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenStep:
+    """The step that emitted one token."""
+
+    row: LedgerRow
+    path: Path
+    in_scope: bool
+    """Whether the step's shape (requests, drafts) lies in the declared scope."""
+
+    @property
+    def batch(self) -> int:
+        """Requests in the step."""
+        return self.row.num_reqs
+
+    @property
+    def is_specialized(self) -> bool:
+        """A decode step that the specialised path served, inside the scope."""
+        return self.in_scope and self.row.is_pure_decode and self.path is Path.SPECIALIZED
+
+
+TokenSteps = Mapping[str, Sequence[TokenStep]]
+"""By the request id that the client sent: one step a token, in the order of the tokens."""
+
+
+def step_in_scope(row: LedgerRow, scope: ScopeSection) -> bool:
+    """Whether a decode step has no more requests and drafts than the manifest declares."""
+    drafts = max((r.num_scheduled_tokens - 1 for r in row.requests), default=0)
+    return row.num_reqs <= scope.max_batch and (not row.is_pure_decode or drafts <= scope.max_draft_tokens)
+
+
+def index_token_steps(ledger: LedgerEvidence, manifest: Manifest, request_ids: Iterable[str]) -> TokenSteps:
+    """The steps of the given client requests; a request that the ledger does not know has none."""
+    found: dict[str, list[TokenStep]] = {request_id: [] for request_id in request_ids}
+    clients: dict[str, str | None] = {}
+    targets = manifest.dispatch.targets
+    for row in sorted(ledger.rows, key=lambda row: row.step):
+        step: TokenStep | None = None
+        for request in row.requests:
+            if request.request_id not in clients:
+                clients[request.request_id] = client_of(request.request_id, found)
+            client = clients[request.request_id]
+            if client is not None:
+                step = step or TokenStep(
+                    row=row, path=path_of(row, targets), in_scope=step_in_scope(row, manifest.scope)
+                )
+                found[client].extend([step] * request.num_emitted_tokens)
+    return found
+
+
+def client_of(engine_request_id: str, known: Mapping[str, object]) -> str | None:
+    """The longest known client id that the engine's id stems from (see `harness.model.ledger.belongs_to`)."""
+    best: str | None = None
+    for prefix in _PREFIXES:
+        if not engine_request_id.startswith(prefix):
+            continue
+        stem = engine_request_id[len(prefix) :]
+        while stem and stem not in known:
+            stem = stem.rpartition("-")[0]
+        if stem and (best is None or len(stem) > len(best)):
+            best = stem
+    return best
+
+
+def count_token_steps(steps: TokenSteps, items: Iterable[SuiteItem]) -> Served:
+    """Decode tokens, inside the scope, of the given requests by the path that served them."""
+    counts = dict.fromkeys(Path, 0)
+    for item in items:
+        for step in steps.get(item.request_id, ()):
+            if step.row.is_pure_decode and step.in_scope:
+                counts[step.path] += 1
+    return Served(
+        specialized=counts[Path.SPECIALIZED],
+        baseline=counts[Path.BASELINE],
+        contradictory=counts[Path.CONTRADICTORY],
+    )
+
+
+def client_items(evidence: EvidenceSet, arm: Arm, tier: Tier) -> tuple[tuple[str, SuiteItem], ...]:
+    """Every request that was sent to an arm, with the suite or timed cell that it belongs to."""
+    suites = {r.suite: r for r in evidence.of(SuiteEvidence, tier=tier) if r.arm == arm}
+    sent = [(f"suite {name}", item) for name, record in suites.items() for item in record.items]
+    for cell in timing_cells(evidence, tier):
+        for block in cell.blocks:
+            if block.arm == arm:
+                sent.extend((f"timing {cell.cell}", item) for item in block.items)
+    return tuple(sent)
+
+
+def timing_cells(evidence: EvidenceSet, tier: Tier) -> tuple[TimingEvidence, ...]:
+    """The latest record of each timed cell and comparison."""
+    latest = {(r.cell, r.batch, r.compares): r for r in evidence.of(TimingEvidence, tier=tier)}
+    return tuple(latest.values())

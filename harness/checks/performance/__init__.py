@@ -1,0 +1,1 @@
+"""Principle 4: faster across the board, measured fairly."""

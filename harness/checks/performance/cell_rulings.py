@@ -1,0 +1,163 @@
+"""What a measured cell shows: whether its A/A is quiet, whether the work was the same, and the ratio in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.checks.joins.missing import arm_need, missing_ruling
+from harness.checks.joins.ruling import Ruling
+from harness.checks.joins.token_steps import timing_cells
+from harness.checks.performance.decode_cell import MIN_COMMON_PREFIX_RATIO, CellTiming, measure_cell
+from harness.model.check import CheckContext
+from harness.model.evidence import TimingEvidence
+from harness.model.finding import Measurement
+from harness.model.words import Arm, Outcome, Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairCell:
+    """A batch whose A/A was quiet and whose candidate blocks were timed fairly."""
+
+    batch: int
+    hardware: str
+    noise: CellTiming
+    timing: CellTiming
+    evidence_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoidCell:
+    """A batch that shows nothing, with the reason."""
+
+    ruling: Ruling
+    evidence_ids: tuple[str, ...]
+
+
+def measure_batch(
+    context: CheckContext, batch: int, tier: Tier, *, max_half_width: float
+) -> FairCell | VoidCell:
+    """The batch's candidate cell, held to the same bars as its A/A, which comes first.
+
+    Args:
+        context: Evidence, manifest and policy.
+        batch: Requests in each timed decode step.
+        tier: Where it was timed.
+        max_half_width: Half-width of the A/A's interval, as a share, above which the machine is too noisy.
+    """
+    noise_cell = find_cell(context, batch, tier, Arm.BASELINE_AGAIN)
+    cell = find_cell(context, batch, tier, Arm.CANDIDATE)
+    if noise_cell is None or cell is None:
+        other = Arm.BASELINE_AGAIN if noise_cell is None else Arm.CANDIDATE
+        what = f"timed decode at batch {batch}, baseline against {other.replace('_', ' ')}"
+        needs = ("timing", f"timing at batch {batch}, {Arm.BASELINE} against {other}", arm_need(other))
+        return VoidCell(ruling=missing_ruling(context.evidence, tier, what, *needs), evidence_ids=())
+    ids = _evidence_ids(context, noise_cell, cell)
+    noise = measure_cell(noise_cell, context.evidence, context.manifest, context.policy)
+    if isinstance(noise, Ruling):
+        return VoidCell(ruling=noise, evidence_ids=ids)
+    timing = measure_cell(cell, context.evidence, context.manifest, context.policy)
+    if isinstance(timing, Ruling):
+        return VoidCell(ruling=timing, evidence_ids=ids)
+    unfair = find_unfairness(noise_cell, noise, cell, timing, context.policy.itl_margin, max_half_width)
+    if unfair is not None:
+        return VoidCell(ruling=unfair, evidence_ids=ids)
+    return FairCell(batch=batch, hardware=cell.hardware, noise=noise, timing=timing, evidence_ids=ids)
+
+
+def find_cell(context: CheckContext, batch: int, tier: Tier, other: Arm) -> TimingEvidence | None:
+    """The latest record of the batch that compares the baseline with `other`."""
+    cells = timing_cells(context.evidence, tier)
+    found = [c for c in cells if c.batch == batch and c.compares == (Arm.BASELINE, other)]
+    return found[-1] if found else None
+
+
+def _evidence_ids(context: CheckContext, *cells: TimingEvidence) -> tuple[str, ...]:
+    ledgers = [context.evidence.ledger(arm, cells[0].tier) for arm in Arm]
+    return (*(cell.id for cell in cells), *(ledger.id for ledger in ledgers if ledger is not None))
+
+
+def find_unfairness(
+    noise_cell: TimingEvidence,
+    noise: CellTiming,
+    cell: TimingEvidence,
+    timing: CellTiming,
+    margin: float,
+    max_half_width: float,
+) -> Ruling | None:
+    """A noisy or biased A/A, another machine, or timed answers that are not the baseline's."""
+    ratio = noise.ratio
+    half_width = (ratio.ci_high - ratio.ci_low) / 2
+    interval = f"{ratio.estimate:.3f} (interval {ratio.ci_low:.3f} to {ratio.ci_high:.3f}, {ratio.n} pairs)"
+    measurements = (ratio_measurement(noise, noise_cell.batch, noise_cell.hardware, "A/A"),)
+    if noise_cell.hardware != cell.hardware:
+        text = f"{cell.cell}: the A/A ran on other hardware ({noise_cell.hardware}) than the candidate."
+        return Ruling(outcome=Outcome.INCONCLUSIVE, message=text)
+    if half_width > max_half_width:
+        return Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message=f"{noise_cell.cell}: two baselines differ by a factor of {interval}; half the interval exceeds "
+            f"{max_half_width:.0%}, so the machine is too noisy to time anything.",
+            advice="Stop other work on the machine, or collect more pairs of longer blocks.",
+            measurements=measurements,
+            details=load_lines(noise),
+        )
+    if ratio.ci_low > 1 + margin or ratio.ci_high < 1 - margin:
+        return Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message=f"{noise_cell.cell}: two baselines differ by a factor of {interval}: the set-up is biased.",
+            advice="Look for what tells the two servers apart: cores, memory, order of starting.",
+            measurements=measurements,
+            details=load_lines(noise),
+        )
+    if timing.common_prefix < MIN_COMMON_PREFIX_RATIO * noise.common_prefix:
+        return Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message=f"{cell.cell}: timed answers share {timing.common_prefix:.0%} of their tokens with the baseline's "
+            f"(A/A {noise.common_prefix:.0%}): nothing shows that the timed steps computed the same thing.",
+            advice="Correct the answers first (COR001), then time them.",
+        )
+    return None
+
+
+def ratio_measurement(
+    timing: CellTiming, batch: int, hardware: str, what: str, margin: float | None = None
+) -> Measurement:
+    """The ratio of inter-token latencies, other arm over baseline; below 1 the other is faster."""
+    return Measurement(
+        name=f"decode ITL ratio, batch {batch}, {what}",
+        unit="ratio",
+        estimate=timing.ratio.estimate,
+        ci_low=timing.ratio.ci_low,
+        ci_high=timing.ratio.ci_high,
+        margin=margin,
+        n=timing.ratio.n,
+        hardware=hardware,
+    )
+
+
+def fair_measurements(fair: FairCell, margin: float | None = None) -> tuple[Measurement, ...]:
+    """Candidate's ratio (with its margin where it is held to one), the A/A's ratio, and both levels in ms."""
+    levels = (("baseline", fair.timing.reference_itl_ms), ("candidate", fair.timing.other_itl_ms))
+    return (
+        ratio_measurement(fair.timing, fair.batch, fair.hardware, "candidate", margin),
+        ratio_measurement(fair.noise, fair.batch, fair.hardware, "A/A"),
+        *(
+            Measurement(
+                name=f"decode itl_ms, batch {fair.batch}, {arm}",
+                unit="ms",
+                estimate=itl_ms,
+                n=fair.timing.ratio.n,
+                hardware=fair.hardware,
+            )
+            for arm, itl_ms in levels
+        ),
+    )
+
+
+def load_lines(timing: CellTiming) -> tuple[str, ...]:
+    """Each block's latency and the machine's load, for the drill-down."""
+    return tuple(
+        f"pair {b.pair}, {b.arm}: {b.itl_ms:.3f} ms over {b.num_tokens} tokens a request"
+        + ("" if b.load_1min is None else f", load {b.load_1min}")
+        for b in timing.blocks
+    )

@@ -1,0 +1,252 @@
+"""Decode-only inter-token latency of one timed cell, from the ledger, and what makes the cell void."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
+
+from harness.checks.joins.ruling import Ruling
+from harness.checks.joins.token_steps import TokenStep, TokenSteps, count_token_steps, index_token_steps
+from harness.model.evidence import EvidenceSet, SuiteItem, TimingBlock, TimingEvidence
+from harness.model.manifest import Manifest
+from harness.model.policy import Policy
+from harness.model.words import Arm, Outcome
+from harness.stats.paired_ratio import PairedRatio, paired_log_ratio
+
+MIN_FULL_STEP_SHARE = 0.5
+"""Of the tokens after the first that each request must get in steps that hold the whole block."""
+MAX_CLIENT_DEVIATION = 0.15
+"""By how much the client's inter-token time may differ from the ledger's: arrival jitter over a block."""
+MIN_COMMON_PREFIX_RATIO = 0.5
+"""Of the A/A's common prefix with the baseline, what the timed answers of the candidate must share with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockTiming:
+    """One block's mean time between full decode steps."""
+
+    pair: int
+    arm: Arm
+    itl_ms: float
+    client_itl_ms: float | None
+    """None when the client recorded no arrival times."""
+    num_tokens: int
+    """Tokens a request behind `itl_ms`."""
+    load_1min: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellTiming:
+    """A cell that is fit to be compared: the ratio other / reference, and the level of each arm."""
+
+    ratio: PairedRatio
+    reference_itl_ms: float
+    other_itl_ms: float
+    common_prefix: float
+    """Mean share of the tokens that the two arms' timed answers have in common from the start."""
+    blocks: tuple[BlockTiming, ...]
+
+
+def measure_cell(
+    cell: TimingEvidence, evidence: EvidenceSet, manifest: Manifest, policy: Policy
+) -> CellTiming | Ruling:
+    """The cell's ratio, or the ruling that says why it is void."""
+    for ruling in (find_design_fault(cell, policy), find_answer_fault(cell)):
+        if ruling is not None:
+            return ruling
+    steps: dict[Arm, TokenSteps] = {}
+    for arm in cell.compares:
+        ledger = evidence.ledger(arm, cell.tier)
+        if ledger is None:
+            return Ruling(
+                outcome=Outcome.NOT_RUN, message=f"There is no ledger of the {arm} arm to time it by."
+            )
+        ids = (item.request_id for block in cell.blocks if block.arm is arm for item in block.items)
+        steps[arm] = index_token_steps(ledger, manifest, ids)
+    fallback = find_fallback(cell, steps, policy)
+    if fallback is not None:
+        return fallback
+    timed = [time_block(block, cell, steps[block.arm]) for block in cell.blocks]
+    void = [r for r in timed if isinstance(r, Ruling)]
+    if void:
+        return void[0]
+    blocks = tuple(b for b in timed if isinstance(b, BlockTiming))
+    return find_client_fault(blocks) or _compare(cell, blocks, policy)
+
+
+def _compare(cell: TimingEvidence, blocks: Sequence[BlockTiming], policy: Policy) -> CellTiming:
+    reference, other = (_by_pair(blocks, arm) for arm in cell.compares)
+    pairs = sorted(reference)
+    return CellTiming(
+        ratio=paired_log_ratio([reference[p] for p in pairs], [other[p] for p in pairs], alpha=policy.alpha),
+        reference_itl_ms=fmean(reference.values()),
+        other_itl_ms=fmean(other.values()),
+        common_prefix=_common_prefix(cell),
+        blocks=tuple(blocks),
+    )
+
+
+def _by_pair(blocks: Sequence[BlockTiming], arm: Arm) -> dict[int, float]:
+    times: dict[int, list[float]] = {}
+    for block in blocks:
+        if block.arm is arm:
+            times.setdefault(block.pair, []).append(block.itl_ms)
+    return {pair: fmean(values) for pair, values in times.items()}
+
+
+def find_design_fault(cell: TimingEvidence, policy: Policy) -> Ruling | None:
+    """Too few pairs, pairs without both arms, or an order that does not alternate."""
+    positions = [block.position for block in cell.blocks]
+    if len(set(positions)) < len(positions):
+        return _void(Outcome.ERROR, f"{cell.cell}: two blocks claim the same position in time.")
+    pairs: dict[int, Counter[Arm]] = {}
+    first: dict[int, Arm] = {}
+    for block in sorted(cell.blocks, key=lambda block: block.position):
+        pairs.setdefault(block.pair, Counter())[block.arm] += 1
+        first.setdefault(block.pair, block.arm)
+    reference, other = cell.compares
+    uneven = [p for p, n in pairs.items() if n[reference] != n[other] or n.total() != n[reference] + n[other]]
+    if uneven:
+        text = f"{cell.cell}: {len(uneven)} of {len(pairs)} pairs lack a block of one arm."
+        return _void(
+            Outcome.INCONCLUSIVE, text, "Run the cell again; a pair without its partner compares nothing."
+        )
+    if len(pairs) < policy.min_timing_blocks:
+        text = f"{cell.cell}: {len(pairs)} pairs of blocks, {policy.min_timing_blocks} are needed."
+        return _void(
+            Outcome.INCONCLUSIVE, text, f"Collect {policy.min_timing_blocks - len(pairs)} more pairs."
+        )
+    leads = Counter(first.values())
+    if abs(leads[reference] - leads[other]) > 1:
+        text = f"{cell.cell}: {reference} came first in {leads[reference]} of {len(pairs)} pairs; drift would bias it."
+        return _void(Outcome.INCONCLUSIVE, text, "Alternate which arm comes first.")
+    if not cell.hardware:
+        return _void(Outcome.INCONCLUSIVE, f"{cell.cell}: the record does not name the hardware.")
+    return None
+
+
+def find_answer_fault(cell: TimingEvidence) -> Ruling | None:
+    """Lost, refused or unequal requests: the arms did not do the same work."""
+    lines: dict[Arm, list[str]] = {arm: [] for arm in cell.compares}
+    for block in cell.blocks:
+        if len(block.items) != cell.batch:
+            lines[block.arm].append(f"block {block.position}: {len(block.items)} of {cell.batch} requests")
+        for item in block.items:
+            tokens = {item.num_completion_tokens, len(item.token_ids)}
+            if item.error or tokens != {cell.num_output_tokens}:
+                got = item.error or f"{sorted(tokens)} tokens instead of {cell.num_output_tokens}"
+                lines[block.arm].append(f"block {block.position}, {item.item}: {got}")
+    if not any(lines.values()):
+        return None
+    reference, other = cell.compares
+    fault = other is Arm.CANDIDATE and not lines[reference]
+    return _void(
+        Outcome.FAIL if fault else Outcome.INCONCLUSIVE,
+        f"{cell.cell}: {len(lines[reference])} timed requests of {reference} and {len(lines[other])} of {other} were "
+        "lost, refused or of another length, so the arms did not do the same work.",
+        "A timing counts only if every request got every token.",
+        [f"{arm}: {line}" for arm, found in lines.items() for line in found],
+    )
+
+
+def find_fallback(cell: TimingEvidence, steps: dict[Arm, TokenSteps], policy: Policy) -> Ruling | None:
+    """Timed candidate blocks that another path served time that path; so do off arms that are not off."""
+    for arm in cell.compares:
+        items = [item for block in cell.blocks if block.arm is arm for item in block.items]
+        served = count_token_steps(steps[arm], items)
+        wanted = served.specialized if arm is Arm.CANDIDATE else served.baseline
+        share = wanted / served.total if served.total else 0.0
+        if share < policy.min_specialized_share:
+            return _void(
+                Outcome.FAIL if served.total else Outcome.INCONCLUSIVE,
+                f"{cell.cell}: {wanted} of {served.total} timed decode tokens of {arm} were served by the path that "
+                f"it stands for ({share:.1%}, required {policy.min_specialized_share:.0%}).",
+                "Read the reasons under COR003; a fallback's time says nothing of the path.",
+            )
+    return None
+
+
+def time_block(block: TimingBlock, cell: TimingEvidence, steps: TokenSteps) -> BlockTiming | Ruling:
+    """The mean time a token, from start to start of neighbouring decode steps that hold the block and no more."""
+    tokens = [steps.get(item.request_id, ()) for item in block.items]
+    common = set.intersection(*({s.row.step for s in ts if _is_full(s, cell.batch)} for ts in tokens))
+    rows = {s.row.step: s.row for s in tokens[0] if s.row.step in common}
+    neighbours = [(rows[n], rows[n + 1]) for n in sorted(common) if n + 1 in common]
+    needed = max(1, int(MIN_FULL_STEP_SHARE * (cell.num_output_tokens - 1)))
+    per_request = sum(r.num_emitted_tokens for row, _ in neighbours for r in row.requests) / cell.batch
+    if per_request < needed:
+        text = (
+            f"{cell.cell}: in block {block.position} of {block.arm}, {per_request:.0f} tokens a request came from "
+            f"neighbouring decode steps of {cell.batch} requests, {needed} are needed."
+        )
+        return _void(
+            Outcome.INCONCLUSIVE, text, "Time longer answers, and start all requests of a block together."
+        )
+    elapsed_ns = [after.started_ns - before.started_ns for before, after in neighbours]
+    if min(elapsed_ns) <= 0:
+        return _void(
+            Outcome.ERROR, f"{cell.cell}: the ledger's clock stands still in block {block.position}."
+        )
+    client = [_client_itl_ms(i, ts, common) for i, ts in zip(block.items, tokens, strict=True)]
+    known = [ms for ms in client if ms is not None]
+    return BlockTiming(
+        pair=block.pair,
+        arm=block.arm,
+        itl_ms=sum(elapsed_ns) / per_request / 1e6,
+        client_itl_ms=fmean(known) if len(known) == len(client) else None,
+        num_tokens=round(per_request),
+        load_1min=block.load_1min,
+    )
+
+
+def _is_full(step: TokenStep, batch: int) -> bool:
+    return step.row.is_pure_decode and step.batch == batch
+
+
+def _client_itl_ms(item: SuiteItem, tokens: Sequence[TokenStep], common: set[int]) -> float | None:
+    """Mean time between arrivals of the tokens of these steps; None without one arrival a token."""
+    times = item.token_times_ms
+    if len(times) != len(item.token_ids) or any(b < a for a, b in pairwise(times)):
+        return None
+    timed = [t for t, step in zip(times, tokens, strict=False) if step.row.step in common]
+    return (timed[-1] - timed[0]) / (len(timed) - 1) if len(timed) > 1 else None
+
+
+def find_client_fault(blocks: Sequence[BlockTiming]) -> Ruling | None:
+    """The client must have seen the pace that the ledger claims."""
+    unknown = [b for b in blocks if b.client_itl_ms is None]
+    if unknown:
+        text = f"{len(unknown)} of {len(blocks)} timed blocks lack one arrival time a token at the client."
+        return _void(Outcome.INCONCLUSIVE, text, "Stream the timed requests, one token an event.")
+    off = [
+        f"pair {b.pair} {b.arm}: ledger {b.itl_ms:.3f} ms, client {b.client_itl_ms:.3f} ms"
+        for b in blocks
+        if b.client_itl_ms is not None and abs(b.client_itl_ms / b.itl_ms - 1) > MAX_CLIENT_DEVIATION
+    ]
+    if not off:
+        return None
+    text = f"In {len(off)} of {len(blocks)} timed blocks the client saw another pace than the ledger by over 15 %."
+    return _void(Outcome.INCONCLUSIVE, text, "Time on a quieter machine, or longer answers.", off)
+
+
+def _common_prefix(cell: TimingEvidence) -> float:
+    """Mean share of leading tokens that the arms' answers to the same request of a pair have in common."""
+    answers: dict[tuple[int, str], dict[Arm, tuple[int, ...]]] = {}
+    for block in cell.blocks:
+        for item in block.items:
+            answers.setdefault((block.pair, item.item.rpartition("/")[2]), {})[block.arm] = item.token_ids
+    shares = []
+    for by_arm in answers.values():
+        first, second = (by_arm.get(arm, ()) for arm in cell.compares)
+        length = max(len(first), len(second), 1)
+        pairs = enumerate(zip(first, second, strict=False))
+        common = next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))
+        shares.append(common / length)
+    return fmean(shares)
+
+
+def _void(outcome: Outcome, message: str, advice: str = "", details: Sequence[str] = ()) -> Ruling:
+    return Ruling(outcome=outcome, message=message, advice=advice, details=tuple(details))

@@ -1,0 +1,95 @@
+"""Every check: those of this repository and those that other distributions add."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
+
+from harness.checks.correctness.cor001_token_level import TokenLevel
+from harness.checks.correctness.cor002_greedy_agreement import GreedyAgreement
+from harness.checks.correctness.cor003_specialized_share import SpecializedShare
+from harness.checks.correctness.cor004_unexecuted_lines import UnexecutedLines
+from harness.checks.correctness.cor005_ledger_alive import LedgerAlive
+from harness.checks.isolation.iso001_changed_paths import ChangedPaths
+from harness.checks.isolation.iso002_default_off import DefaultOff
+from harness.checks.performance.perf001_decode_itl import DecodeItl
+from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
+from harness.checks.scope.sco001_temperature_sampling import TemperatureSampling
+from harness.checks.scope.sco002_structured_output import StructuredOutput
+from harness.checks.scope.sco003_full_context import FullContext
+from harness.model.check import Check
+from harness.model.errors import ConfigurationError
+from harness.model.words import Principle, Tier
+
+GROUP = "fasttrack.checks"
+"""Entry points that name a class of a check, made without arguments."""
+BUILT_IN: tuple[type[Check], ...] = (
+    ChangedPaths,
+    DefaultOff,
+    TemperatureSampling,
+    StructuredOutput,
+    FullContext,
+    TokenLevel,
+    GreedyAgreement,
+    SpecializedShare,
+    UnexecutedLines,
+    LedgerAlive,
+    DecodeItl,
+    DecodeSpeedup,
+)
+_ID = re.compile(r"[A-Z]{3,}[0-9]{3}")
+_ADVICE = "Remove or repair the distribution that adds it."
+
+
+def all_checks() -> tuple[Check, ...]:
+    """One instance of every check.
+
+    Raises:
+        ConfigurationError: an entry point cannot be loaded, or is not a check.
+    """
+    return (*(kind() for kind in BUILT_IN), *load_checks(entry_points(group=GROUP)))
+
+
+def load_checks(points: Iterable[EntryPoint]) -> tuple[Check, ...]:
+    """The checks that entry points name, in the order of their names."""
+    return tuple(_load(point) for point in sorted(points, key=lambda p: (p.name, p.value)))
+
+
+def _load(point: EntryPoint) -> Check:
+    where = f"The check {point.name} ({point.value})"
+    try:
+        check = point.load()()
+    except (
+        ImportError,
+        AttributeError,
+        SyntaxError,
+        TypeError,
+        ValueError,
+        LookupError,
+        RuntimeError,
+        OSError,
+    ) as e:
+        raise ConfigurationError(
+            "broken-check", f"{where} cannot be loaded: {type(e).__name__}: {e}.", _ADVICE
+        ) from e
+    for problem in _problems(check):
+        raise ConfigurationError("broken-check", f"{where} is not a check: {problem}.", _ADVICE)
+    found: Check = check
+    return found
+
+
+def _problems(check: object) -> Iterable[str]:
+    if not _ID.fullmatch(str(getattr(check, "id", ""))):
+        yield "its id is not like ISO001"
+    for name in ("title", "how"):
+        if not getattr(check, name, None):
+            yield f"it has no {name}"
+    if not isinstance(getattr(check, "principle", None), Principle):
+        yield "its principle is not a Principle"
+    if not isinstance(getattr(check, "tier", None), Tier):
+        yield "its tier is not a Tier"
+    if not isinstance(getattr(check, "requires", None), tuple):
+        yield "its requires is not a tuple of ids"
+    if not callable(getattr(check, "run", None)):
+        yield "it has no run"

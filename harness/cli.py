@@ -1,0 +1,217 @@
+"""The command line: reads options, calls one use case, prints its text, ends with its exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import click
+
+from harness.cli_options import (
+    PATH,
+    change,
+    change_options,
+    option,
+    output,
+    output_options,
+    policy_option,
+    repo_option,
+)
+from harness.model.errors import FasttrackError
+from harness.model.words import ExitCode
+from harness.options import (
+    CommandResult,
+    DoctorOptions,
+    GateOptions,
+    PlanOptions,
+    ReportOptions,
+    ValidateOptions,
+    VerifyOptions,
+)
+
+_EPILOG = "Exit codes: 0 admit, 1 reject, 2 usage or configuration, 3 undecided, 4 the harness failed, 130 interrupted."
+
+
+@click.group(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="fasttrack")
+def cli() -> None:
+    """Judge model-specific vLLM optimisations by evidence."""
+
+
+@cli.command(epilog=_EPILOG)
+@change_options
+@option("--out", "Folder of the bundle.", type=PATH, default=Path("fasttrack-out"), show_default=True)
+@output_options
+def validate(out: Path, **options: Any) -> CommandResult:
+    """Collect the evidence for a change, judge it and write the bundle."""
+    from harness import app
+
+    return app.validate(ValidateOptions(change=change(options), out=out, output=output(options)))
+
+
+@cli.command(epilog=_EPILOG)
+@change_options
+@output_options
+def plan(**options: Any) -> CommandResult:
+    """Show what validate would run, what is missing and what it costs."""
+    from harness import app
+
+    return app.plan(PlanOptions(change=change(options), output=output(options)))
+
+
+@cli.command(epilog=_EPILOG)
+@click.argument("bundle", type=PATH)
+@click.option("--out", help="The HTML file.", type=PATH, show_default="report.html in the bundle")
+@output_options
+def report(bundle: Path, out: Path | None, **options: Any) -> CommandResult:
+    """Write the report of a bundle."""
+    from harness import app
+
+    return app.report(ReportOptions(bundle=bundle, out=out, output=output(options)))
+
+
+@cli.group("bundle")
+def bundle_group() -> None:
+    """Look into a bundle."""
+
+
+@bundle_group.command(epilog=_EPILOG)
+@click.argument("bundle", type=PATH)
+@output_options
+def verify(bundle: Path, **options: Any) -> CommandResult:
+    """Rebuild findings and verdict from the evidence and say what differs."""
+    from harness import app
+
+    return app.verify(VerifyOptions(bundle=bundle, output=output(options)))
+
+
+@cli.command(epilog=_EPILOG)
+@click.argument("bundles", type=PATH, nargs=-1, required=True)
+@repo_option
+@option("--head", "The commit that is about to be merged.", show_default="the one that the bundles judge")
+@policy_option
+@output_options
+def gate(
+    bundles: tuple[Path, ...], repo: Path, head: str | None, policy: Path | None, **options: Any
+) -> CommandResult:
+    """Decide from bundles whether a change may be merged."""
+    from harness import app
+
+    return app.gate(GateOptions(bundles=bundles, repo=repo, head=head, policy=policy, output=output(options)))
+
+
+@cli.command(epilog=_EPILOG)
+@output_options
+def doctor(**options: Any) -> CommandResult:
+    """Say what this machine can run and how to get the rest."""
+    from harness import app
+
+    return app.doctor(DoctorOptions(output=output(options)))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns the exit code; no exception leaves it."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _run(arguments)
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return ExitCode.INTERRUPTED
+    except click.ClickException as error:
+        return _fail(arguments, "usage", error.format_message(), _usage_advice(error), ExitCode.USAGE)
+    except FasttrackError as error:
+        return _fail(arguments, error.slug, error.message, error.advice, error.exit_code)
+    except OSError as error:
+        message = f"The machine refused: {error}"
+        return _fail(arguments, "system", message, _kept(arguments, error), ExitCode.HARNESS)
+    except Exception as error:
+        message = f"This is a bug in fasttrack: {type(error).__name__}: {error}"
+        advice = f"Please report it. {_kept(arguments, error)}"
+        return _fail(arguments, "bug", message, advice, ExitCode.HARNESS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(arguments: list[str]) -> int:
+    result = cli.main(args=arguments, prog_name="fasttrack", standalone_mode=False)
+    if not isinstance(result, CommandResult):
+        return int(result or 0)
+    _print(result.text)
+    return result.exit_code
+
+
+def _print(text: str) -> None:
+    """Writes to stdout; a reader that went away does not change how the command ended."""
+    if not text:
+        return
+    try:
+        sys.stdout.write(text if text.endswith("\n") else text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail(arguments: Sequence[str], slug: str, message: str, advice: str, code: ExitCode) -> int:
+    click.echo(f"error[{slug}]: {_printable(message)}", err=True)
+    if advice:
+        click.echo(f"help: {_printable(advice)}", err=True)
+    if _asked(arguments, "--format", "FASTTRACK_FORMAT") == "json":
+        import json
+
+        error = {"slug": slug, "message": message, "advice": advice}
+        _print(json.dumps({"schema_version": 1, "verdict": None, "error": error}, indent=2))
+    return code
+
+
+def _kept(arguments: Sequence[str], error: Exception) -> str:
+    """Where the traceback is: on stderr with `--debug`, otherwise in a file."""
+    import tempfile
+    import traceback
+
+    if "--debug" in arguments or os.environ.get("FASTTRACK_DEBUG"):
+        traceback.print_exception(error)
+        return "The traceback is above."
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w",
+            prefix="fasttrack-crash-",
+            suffix=".txt",
+            delete=False,
+            encoding="utf-8",
+            errors="backslashreplace",
+        ) as file:
+            traceback.print_exception(error, file=file)
+    except OSError:
+        return "--debug shows the traceback."
+    return f"The traceback is in {file.name}."
+
+
+def _usage_advice(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    command = "fasttrack" if context is None else context.command_path
+    return f"`{command} --help` lists what it takes."
+
+
+def _asked(arguments: Sequence[str], option: str, variable: str) -> str | None:
+    """An option's value before, or without, the parser: it must be known when parsing fails."""
+    for index, argument in enumerate(arguments):
+        if argument.startswith(f"{option}="):
+            return argument.partition("=")[2]
+        if argument == option and index + 1 < len(arguments):
+            return arguments[index + 1]
+    return os.environ.get(variable)
+
+
+def _printable(text: str) -> str:
+    """Text for a terminal: what could move the cursor or hide text is shown as an escape."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

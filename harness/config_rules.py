@@ -1,0 +1,121 @@
+"""What must hold between the fields of a manifest or a policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from harness.config_fields import BadField, suggestion
+from harness.model.globs import glob_problem, literal_parts
+from harness.model.manifest import DispatchSection, Manifest, PathsSection
+from harness.model.paths import PathRules
+from harness.model.policy import Policy
+from harness.model.words import Tier
+
+_TARGET = re.compile(r"[\w.]+:[\w.]+")
+_PACKAGE = re.compile(r"[^\W\d]\w*")
+
+
+def manifest_problems(manifest: Manifest) -> list[BadField]:
+    """Every rule between fields that a manifest breaks."""
+    globs = list(_glob_problems(manifest))
+    problems = list(globs)
+    if not globs:
+        problems += _path_problems(manifest.paths)
+    problems += _dispatch_problems(manifest.dispatch, manifest.paths.import_roots)
+    if manifest.switch.on == manifest.switch.off:
+        problems.append(BadField("switch.on", f'"{manifest.switch.on}"', "a value other than switch.off"))
+    if not any("{out}" in argument for argument in manifest.models.nano.build):
+        problems.append(BadField("models.nano.build", "no {out}", "{out} where the folder's name belongs"))
+    return problems + list(_performance_problems(manifest))
+
+
+def policy_problems(policy: Policy, known_checks: Mapping[str, Tier]) -> list[BadField]:
+    """Required ids that no check has, or that stand under another tier than the check's own."""
+    problems = []
+    for tier, ids in policy.required.items():
+        for index, check in enumerate(ids):
+            path = f"required.{tier}[{index}]"
+            if check not in known_checks:
+                near = suggestion(check, sorted(known_checks))
+                problems.append(BadField(path, f'"{check}"', f"the id of a check{near}"))
+            elif known_checks[check] is not tier:
+                problems.append(
+                    BadField(path, f'"{check}"', f"{check} under {known_checks[check]}, its own tier")
+                )
+    return problems
+
+
+def _glob_problems(manifest: Manifest) -> Iterator[BadField]:
+    paths = manifest.paths
+    groups = {
+        "paths.owned": paths.owned,
+        "paths.protected": paths.protected,
+        "paths.tests": paths.tests,
+        "paths.docs": paths.docs,
+        "coverage.cpu": manifest.coverage.cpu,
+    }
+    for name, globs in groups.items():
+        for index, glob in enumerate(globs):
+            if problem := glob_problem(glob):
+                got, _, expected = problem.removeprefix("got ").partition(", expected ")
+                yield BadField(f"{name}[{index}]", got, expected)
+            elif name in ("paths.tests", "paths.docs") and not literal_parts(glob):
+                yield BadField(f"{name}[{index}]", f'"{glob}"', "a glob that begins with a full name")
+
+
+def _path_problems(paths: PathsSection) -> Iterator[BadField]:
+    rules = PathRules(paths)
+    for index, glob in enumerate(paths.owned):
+        if expected := rules.why_not_owned(glob):
+            yield BadField(f"paths.owned[{index}]", f'"{glob}"', expected)
+    seen: set[str] = set()
+    for index, hook in enumerate(paths.hooks):
+        expected = rules.why_not_hook(hook.file)
+        if hook.file in seen:
+            expected = "each file once"
+        seen.add(hook.file)
+        if expected:
+            yield BadField(f"paths.hooks[{index}].file", f'"{hook.file}"', expected)
+    for index, root in enumerate(paths.import_roots):
+        if not _PACKAGE.fullmatch(root):
+            yield BadField(f"paths.import_roots[{index}]", f'"{root}"', "the name of a top-level package")
+
+
+def _dispatch_problems(dispatch: DispatchSection, roots: tuple[str, ...]) -> Iterator[BadField]:
+    targets = [(f"dispatch.decisions[{i}].target", d.target) for i, d in enumerate(dispatch.decisions)]
+    targets += _numbered("dispatch.specialized_code", dispatch.specialized_code)
+    targets += _numbered("dispatch.baseline_code", dispatch.baseline_code)
+    for path, target in targets:
+        if not _TARGET.fullmatch(target):
+            yield BadField(path, f'"{target}"', '"module:function" or "module:Class.method"')
+        elif not _is_below(target.partition(":")[0], roots):
+            yield BadField(path, f'"{target}"', f"a module below paths.import_roots ({', '.join(roots)})")
+    for path, module in _numbered("dispatch.never_imported_when_off", dispatch.never_imported_when_off):
+        if not _is_below(module, roots):
+            yield BadField(path, f'"{module}"', f"a module below paths.import_roots ({', '.join(roots)})")
+    for target in sorted(set(dispatch.specialized_code) & set(dispatch.baseline_code)):
+        yield BadField("dispatch.baseline_code", f'"{target}"', "code that is not specialized_code as well")
+
+
+def _performance_problems(manifest: Manifest) -> Iterator[BadField]:
+    batches = manifest.performance.decode_batches
+    if not batches:
+        yield BadField("performance.decode_batches", "an empty list", "a list of at least 1")
+    for index, batch in enumerate(batches):
+        if not 1 <= batch <= manifest.scope.max_batch:
+            limit = f"1 to scope.max_batch ({manifest.scope.max_batch})"
+            yield BadField(f"performance.decode_batches[{index}]", str(batch), limit)
+    for index, claim in enumerate(manifest.performance.claims):
+        if claim.batch not in batches:
+            yield BadField(
+                f"performance.claims[{index}].batch", str(claim.batch), "one of performance.decode_batches"
+            )
+
+
+def _numbered(name: str, values: Iterable[str]) -> list[tuple[str, str]]:
+    return [(f"{name}[{index}]", value) for index, value in enumerate(values)]
+
+
+def _is_below(module: str, roots: tuple[str, ...]) -> bool:
+    return any(module == root or module.startswith(f"{root}.") for root in roots)

@@ -1,0 +1,36 @@
+"""The file that one worker's tracer writes: a line of JSON for everything that must not be lost."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+class LedgerFile:
+    """Appends records to `<ledger_dir>/<pid>.jsonl`, each in one write, so that a kill loses none of them."""
+
+    def __init__(self, ledger_dir: Path, nonce: str) -> None:
+        self._ledger_dir = ledger_dir
+        self._nonce = nonce
+        self._fd: int | None = None
+        self._pid: int | None = None
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Appends one record; a process that was forked off opens a file of its own."""
+        if self._fd is None or self._pid != os.getpid():
+            self._open()
+        self._write_line({"kind": kind, **fields})
+
+    def _open(self) -> None:
+        self._pid = os.getpid()
+        path = self._ledger_dir / f"{self._pid}.jsonl"
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._write_line({"kind": "header", "nonce": self._nonce, "pid": self._pid})
+
+    def _write_line(self, record: dict[str, Any]) -> None:
+        assert self._fd is not None
+        data = memoryview(json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n")
+        while data:
+            data = data[os.write(self._fd, data) :]

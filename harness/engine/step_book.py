@@ -1,0 +1,97 @@
+"""Reads the engine's scheduler output: how many tokens of each request a step computes and hands out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(slots=True)
+class _Tracked:
+    prompt_len: int
+    prefill_end: int
+    """Tokens that are known before the next one is sampled: the prompt, after a preemption also the output."""
+    max_tokens: int | None
+    stop_token_ids: frozenset[int]
+    num_output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledRequest:
+    """One request's part of a step, before anything is sampled."""
+
+    request_id: str
+    num_scheduled_tokens: int
+    num_prefill_tokens: int
+
+
+class StepBook:
+    """Follows the requests of a worker through the scheduler outputs that it is given, in order."""
+
+    def __init__(self, max_model_len: int | None = None) -> None:
+        self._requests: dict[str, _Tracked] = {}
+        self.max_model_len = max_model_len
+
+    def schedule(self, scheduler_output: Any) -> tuple[ScheduledRequest, ...]:
+        """What a step computes for each request that it schedules."""
+        for request_id in scheduler_output.finished_req_ids:
+            self._requests.pop(request_id, None)
+        computed: dict[str, int] = {}
+        for new in scheduler_output.scheduled_new_reqs:
+            self._add(new)
+            computed[new.req_id] = new.num_computed_tokens
+        cached = scheduler_output.scheduled_cached_reqs
+        for index, request_id in enumerate(cached.req_ids):
+            computed[request_id] = cached.num_computed_tokens[index]
+            if request_id in cached.resumed_req_ids:
+                tracked = self._requests[request_id]
+                tracked.prefill_end = tracked.prompt_len + cached.num_output_tokens[index]
+        return tuple(
+            self._scheduled(request_id, num_tokens, computed[request_id])
+            for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items()
+        )
+
+    def _add(self, new: Any) -> None:
+        params = new.sampling_params
+        stops = set(params.stop_token_ids or ()) if params is not None else set()
+        if params is not None and getattr(params, "eos_token_id", None) is not None:
+            stops.add(params.eos_token_id)
+        prompt = new.prompt_token_ids if new.prompt_token_ids is not None else new.prompt_embeds
+        prompt_len = len(prompt)
+        prefill = getattr(new, "prefill_token_ids", None)
+        known = self._requests.get(new.req_id)
+        self._requests[new.req_id] = _Tracked(
+            prompt_len=prompt_len,
+            prefill_end=len(prefill) if prefill is not None else prompt_len,
+            max_tokens=params.max_tokens if params is not None else None,
+            stop_token_ids=frozenset(stops),
+            num_output_tokens=known.num_output_tokens if known is not None else 0,
+        )
+
+    def _scheduled(self, request_id: str, num_tokens: int, num_computed: int) -> ScheduledRequest:
+        before_end = self._requests[request_id].prefill_end - num_computed
+        return ScheduledRequest(
+            request_id=request_id,
+            num_scheduled_tokens=num_tokens,
+            num_prefill_tokens=max(0, min(before_end, num_tokens)),
+        )
+
+    def emit(self, request_id: str, token_ids: Sequence[int]) -> int:
+        """How many of the sampled tokens reach the client: those after a stop are dropped by the scheduler."""
+        tracked = self._requests.get(request_id)
+        if tracked is None:
+            return len(token_ids)
+        for count, token_id in enumerate(token_ids, start=1):
+            tracked.num_output_tokens += 1
+            if self._stops(tracked, token_id):
+                return count
+        return len(token_ids)
+
+    def _stops(self, tracked: _Tracked, token_id: int) -> bool:
+        num_tokens = tracked.prompt_len + tracked.num_output_tokens
+        return (
+            token_id in tracked.stop_token_ids
+            or (tracked.max_tokens is not None and tracked.num_output_tokens >= tracked.max_tokens)
+            or (self.max_model_len is not None and num_tokens >= self.max_model_len)
+        )

@@ -1,0 +1,187 @@
+"""Turns what happens between the start and the end of an engine step into one row of the ledger."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from harness.engine.import_hook import Wrapper
+from harness.engine.ledger_file import LedgerFile
+from harness.engine.step_book import ScheduledRequest, StepBook
+from harness.engine.trace_settings import DecisionTarget
+
+FAULTS = (AttributeError, KeyError, IndexError, TypeError, ValueError, OSError, AssertionError)
+"""What reading an engine's or a subject's objects may raise when they are not as expected."""
+
+
+class StepRecorder:
+    """Collects decisions and calls, and writes a row when the step's tokens are known.
+
+    A fault of the recorder itself becomes an error record; the engine goes on.
+    """
+
+    def __init__(self, file: LedgerFile) -> None:
+        self._file = file
+        self.book = StepBook()
+        self.num_steps = 0
+        self.ran: dict[str, int] = {}
+        self.decisions: list[dict[str, Any]] = []
+        self._scheduled: tuple[ScheduledRequest, ...] = ()
+        self._num_draft_tokens = 0
+        self._started_ns = 0
+        self._duration_ns = 0
+
+    def count_wrapper(self, function: Callable[..., Any], target: str) -> Callable[..., Any]:
+        """The function, its calls counted."""
+        ran = self.ran
+
+        @functools.wraps(function)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            ran[target] = ran.get(target, 0) + 1
+            return function(*args, **kwargs)
+
+        return counted
+
+    def decision_wrapper(self, point: DecisionTarget) -> Wrapper:
+        """A wrapper that records what a decision point returns."""
+
+        def wrap(function: Callable[..., Any], _target: str) -> Callable[..., Any]:
+            @functools.wraps(function)
+            def decided(*args: Any, **kwargs: Any) -> Any:
+                result = function(*args, **kwargs)
+                self.guard(f"the decision of {point.target}", self._record_decision, result, point)
+                return result
+
+            return decided
+
+        return wrap
+
+    def _record_decision(self, result: Any, point: DecisionTarget) -> None:
+        self.decisions.append(read_decision(result, point))
+
+    def around_execute(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`execute_model`: a step begins; it also ends here when the runner returns its output at once."""
+
+        @functools.wraps(function)
+        def execute_model(runner: Any, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+            self.guard("the start of a step", self._begin, scheduler_output)
+            result = self._timed(function, runner, scheduler_output, *args, **kwargs)
+            if result is not None:
+                self.guard("the end of a step", self._end, result)
+            return result
+
+        return execute_model
+
+    def around_sample(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """`sample_tokens`: a step that `execute_model` began ends."""
+
+        @functools.wraps(function)
+        def sample_tokens(runner: Any, *args: Any, **kwargs: Any) -> Any:
+            result = self._timed(function, runner, *args, **kwargs)
+            self.guard("the end of a step", self._end, result)
+            return result
+
+        return sample_tokens
+
+    def _timed(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        started_ns = time.monotonic_ns()
+        is_done = False
+        try:
+            result = function(*args, **kwargs)
+            is_done = True
+            return result
+        finally:
+            self._duration_ns += time.monotonic_ns() - started_ns
+            if not is_done:
+                self.report_error("a step that did not end", sys.exc_info()[1])
+
+    def reset(self) -> None:
+        """Forgets calls and decisions that belong to no step, such as those of a warm-up."""
+        self.ran.clear()
+        self.decisions = []
+
+    def _begin(self, scheduler_output: Any) -> None:
+        self.reset()
+        self._duration_ns = 0
+        self._scheduled = ()
+        self._started_ns = time.monotonic_ns()
+        self._scheduled = self.book.schedule(scheduler_output)
+        drafts = scheduler_output.scheduled_spec_decode_tokens
+        self._num_draft_tokens = sum(len(tokens) for tokens in drafts.values())
+
+    def _end(self, result: Any) -> None:
+        if not self._scheduled:
+            return
+        scheduled, self._scheduled = self._scheduled, ()
+        row = {
+            "step": self.num_steps,
+            "started_ns": self._started_ns,
+            "duration_ns": self._duration_ns,
+            "num_reqs": len(scheduled),
+            "decisions": self.decisions,
+            "ran": dict(self.ran),
+            "num_draft_tokens": self._num_draft_tokens,
+        }
+        self.num_steps += 1
+        if hasattr(result, "sampled_token_ids"):
+            self._write_row(row, scheduled, result)
+        else:
+            self._write_row_later(row, scheduled, result)
+
+    def _write_row(self, row: dict[str, Any], scheduled: tuple[ScheduledRequest, ...], output: Any) -> None:
+        sampled = output.sampled_token_ids
+        requests = []
+        for request in scheduled:
+            index = output.req_id_to_index.get(request.request_id)
+            token_ids = sampled[index] if index is not None and index < len(sampled) else ()
+            requests.append(
+                {
+                    "request_id": request.request_id,
+                    "num_scheduled_tokens": request.num_scheduled_tokens,
+                    "num_prefill_tokens": request.num_prefill_tokens,
+                    "num_emitted_tokens": self.book.emit(request.request_id, token_ids),
+                }
+            )
+        self._file.write("row", **row, requests=requests)
+
+    def _write_row_later(
+        self, row: dict[str, Any], scheduled: tuple[ScheduledRequest, ...], result: Any
+    ) -> None:
+        """Under asynchronous scheduling the sampled tokens are known once the engine fetches the output."""
+        fetch = result.get_output
+
+        def get_output() -> Any:
+            output = fetch()
+            self.guard("a late row", self._write_row, row, scheduled, output)
+            return output
+
+        result.get_output = get_output
+
+    def guard(self, where: str, action: Callable[..., None], *args: Any) -> None:
+        """Runs a part of the tracer; what it fails at becomes an error record."""
+        try:
+            action(*args)
+        except FAULTS as error:
+            self.report_error(where, error)
+
+    def report_error(self, where: str, error: BaseException | None) -> None:
+        """Writes an error record: what was not seen must not look as if it had not happened."""
+        self._file.write("error", where=where, message=f"{type(error).__name__}: {error}")
+
+
+def read_decision(result: Any, point: DecisionTarget) -> dict[str, Any]:
+    """One decision as the ledger keeps it; raises AttributeError when the result lacks what `point` names."""
+    value = getattr(result, point.value) if point.value else result
+    reason = getattr(result, point.reason) if point.reason else ""
+    text = str(getattr(value, "value", value))
+    is_specialized = text == point.specialized or (
+        isinstance(value, bool) and text.lower() == point.specialized.lower()
+    )
+    return {
+        "target": point.target,
+        "specialized": is_specialized,
+        "reason": "" if reason is None else str(getattr(reason, "value", reason)),
+    }

@@ -1,0 +1,51 @@
+"""What the harness can ask of a worker over `/collective_rpc`: the current suite, coverage, signs of life."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from harness.engine.tracer import Tracer, active
+
+
+class FasttrackWorkerExtension:
+    """Mixed into vLLM's worker class by `--worker-extension-cls`. Every method answers with a JSON object."""
+
+    def fasttrack_status(self) -> dict[str, Any]:
+        """Which tracer lives here, how many steps it has seen, and whether a trace function slows the worker."""
+        tracer = _tracer()
+        return {
+            "pid": os.getpid(),
+            "nonce": tracer.settings.nonce,
+            "num_steps": tracer.steps.num_steps,
+            "tracing": sys.gettrace() is not None,
+        }
+
+    def fasttrack_suite(self, suite: str) -> dict[str, Any]:
+        """Lines that run from now on belong to `suite`."""
+        tracer = _tracer()
+        if tracer.coverage is not None:
+            tracer.coverage.switch(suite)
+        return {"coverage": tracer.coverage is not None}
+
+    def fasttrack_coverage_stop(self) -> dict[str, Any]:
+        """Stops line coverage, so that nothing slows the worker while it is timed."""
+        tracer = _tracer()
+        if tracer.coverage is not None:
+            tracer.coverage.stop()
+        return {"tracing": sys.gettrace() is not None}
+
+    def fasttrack_coverage_save(self) -> dict[str, Any]:
+        """Writes the coverage data to the ledger's folder."""
+        tracer = _tracer()
+        if tracer.coverage is not None:
+            tracer.coverage.save()
+        return {"coverage": tracer.coverage is not None}
+
+
+def _tracer() -> Tracer:
+    tracer = active()
+    if tracer is None:
+        raise RuntimeError("this worker has no tracer")
+    return tracer

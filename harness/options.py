@@ -1,0 +1,103 @@
+"""What each command of the command line asks of `harness.app`, and what it gets back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from harness.model.words import ExitCode, Tier
+
+Format = Literal["text", "json", "md"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOptions:
+    """How results are to be written."""
+
+    format: Format = "text"
+    color: bool = False
+    """Already decided from `--color`, the environment and the terminal."""
+    quiet: bool = False
+    """No progress on stderr."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeOptions:
+    """Which change, by which manifest and policy."""
+
+    repo: Path = Path()
+    base: str | None = None
+    """None: the merge base with the default branch; "empty": the head is judged as wholly new."""
+    head: str = "HEAD"
+    manifest: Path | None = None
+    """None: `fasttrack.toml` at the top of the repository."""
+    policy: Path | None = None
+    """None: `.github/fasttrack-policy.toml` at the top of the repository."""
+    paths: tuple[str, ...] = ()
+    tier: Tier = Tier.CPU
+    """The most expensive tier to be collected; cheaper ones are collected too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateOptions:
+    """`fasttrack validate`."""
+
+    change: ChangeOptions
+    out: Path
+    """Folder of the bundle."""
+    output: OutputOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """`fasttrack plan`."""
+
+    change: ChangeOptions
+    output: OutputOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """`fasttrack report`."""
+
+    bundle: Path
+    out: Path | None
+    """Where the HTML goes; None: `report.html` in the bundle."""
+    output: OutputOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """`fasttrack bundle verify`."""
+
+    bundle: Path
+    output: OutputOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateOptions:
+    """`fasttrack gate`."""
+
+    bundles: tuple[Path, ...]
+    repo: Path
+    head: str | None
+    """The commit that is about to be merged; None: whichever the bundles judge."""
+    policy: Path | None
+    """The gating repository's own policy; None: its default place below `repo`."""
+    output: OutputOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorOptions:
+    """`fasttrack doctor`."""
+
+    output: OutputOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """What a command prints on stdout, already in the asked format, and how the process ends."""
+
+    text: str
+    exit_code: ExitCode

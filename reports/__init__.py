@@ -1,0 +1,1 @@
+"""Renderings of a bundle for people and for tools."""

@@ -1,0 +1,99 @@
+"""The headline: the numbers that decide, and the claims that have none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.model.words import Outcome, Principle
+from reports.checks import CheckCard
+from reports.findings import FindingView, MeasurementView
+from reports.marks import WORST_FIRST
+from reports.shown import Shown, clip
+
+_PRINCIPLES = (Principle.CORRECTNESS, Principle.PERFORMANCE, Principle.SCOPE, Principle.ISOLATION)
+TITLE_CHARACTERS = 120
+SUBJECT_CHARACTERS = 60
+NUM_ROWS_FIRST = 2
+"""Of one check, before the further rows of any."""
+_MUST_HAVE_NUMBERS = (Principle.CORRECTNESS, Principle.PERFORMANCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRow:
+    """One claim with a number that it rests on."""
+
+    check: Shown
+    title: Shown
+    subject: Shown
+    outcome: Outcome
+    required: bool
+    measurement: MeasurementView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmeasured:
+    """Required checks that should give a number, gave none, and do not let the change through."""
+
+    outcome: Outcome
+    checks: tuple[Shown, ...]
+    titles: tuple[Shown, ...]
+
+
+def view_claims(cards: Iterable[CheckCard]) -> tuple[ClaimRow, ...]:
+    """A row for each finding with an interval or a margin.
+
+    The worst two of every check come before the further ones of any, so that the first rows show all that there
+    is; then worst first, required before advisory, intervals before bare numbers, correctness before performance.
+    """
+    ranked: list[tuple[tuple[bool, int, bool, bool, int], ClaimRow]] = []
+    for card in cards:
+        measured = [(finding, _deciding(finding)) for finding in card.findings]
+        rows = [_row(card, finding, number) for finding, number in measured if number is not None]
+        for place, row in enumerate(rows):
+            key = (
+                place >= NUM_ROWS_FIRST,
+                WORST_FIRST.index(row.outcome),
+                not row.required,
+                row.measurement.ci_low is None and row.measurement.ci_high is None,
+                _PRINCIPLES.index(card.principle),
+            )
+            ranked.append((key, row))
+    ranked.sort(key=lambda pair: pair[0])
+    return tuple(row for _, row in ranked)
+
+
+def view_unmeasured(cards: Iterable[CheckCard]) -> tuple[Unmeasured, ...]:
+    """The claims of correctness and performance that have no number, by outcome, worst first."""
+    without = [
+        card
+        for card in cards
+        if card.required
+        and card.principle in _MUST_HAVE_NUMBERS
+        and not card.outcome.lets_through
+        and all(_deciding(finding) is None for finding in card.findings)
+    ]
+    groups = [(outcome, [c for c in without if c.outcome is outcome]) for outcome in WORST_FIRST]
+    return tuple(
+        Unmeasured(outcome=outcome, checks=tuple(c.id for c in group), titles=tuple(c.title for c in group))
+        for outcome, group in groups
+        if group
+    )
+
+
+def _deciding(finding: FindingView) -> MeasurementView | None:
+    """The number that is held against a margin; else one that has an interval."""
+    with_margin = [m for m in finding.measurements if m.margin is not None]
+    with_interval = [m for m in finding.measurements if m.ci_low is not None or m.ci_high is not None]
+    return next(iter([*with_margin, *with_interval]), None)
+
+
+def _row(card: CheckCard, finding: FindingView, measurement: MeasurementView) -> ClaimRow:
+    return ClaimRow(
+        check=card.id,
+        title=clip(card.title, TITLE_CHARACTERS),
+        subject=clip(finding.subject, SUBJECT_CHARACTERS),
+        outcome=finding.outcome,
+        required=card.required,
+        measurement=measurement,
+    )

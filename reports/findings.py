@@ -1,0 +1,96 @@
+"""Findings and their numbers, as a report shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bundles.layout import JUDGEMENT
+from harness.model.finding import Finding, Measurement
+from harness.model.words import Outcome
+from reports.interval import IntervalFigure, draw_interval
+from reports.shown import Shown, format_number, format_together, pointer, visible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasurementView:
+    """A number with its interval and its margin."""
+
+    ref: str
+    """The whole measurement."""
+    name: Shown
+    unit: Shown | None
+    estimate: Shown
+    ci_low: Shown | None
+    ci_high: Shown | None
+    margin: Shown | None
+    n: Shown
+    hardware: Shown | None
+    figure: IntervalFigure | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingView:
+    """One finding."""
+
+    outcome: Outcome
+    subject: Shown
+    message: Shown
+    advice: Shown | None
+    path: Shown | None
+    line: Shown | None
+    evidence: tuple[Shown, ...]
+    measurements: tuple[MeasurementView, ...]
+    details: tuple[Shown, ...]
+
+
+def view_finding(finding: Finding, index: int, anchors: Mapping[str, str]) -> FindingView:
+    """The view of the finding at a place of the judgement; `anchors` leads from evidence id to its entry."""
+
+    def show(text: str, *parts: str | int, href: str = "") -> Shown:
+        return Shown(
+            text=visible(text, multiline=True), ref=pointer(JUDGEMENT, "findings", index, *parts), href=href
+        )
+
+    location = finding.location
+    return FindingView(
+        outcome=finding.outcome,
+        subject=show(finding.subject, "subject"),
+        message=show(finding.message, "message"),
+        advice=show(finding.advice, "advice") if finding.advice else None,
+        path=show(location.path, "location", "path") if location else None,
+        line=(
+            show(format_number(location.line), "location", "line")
+            if location and location.line is not None
+            else None
+        ),
+        evidence=tuple(show(e, "evidence", i, href=anchors[e]) for i, e in enumerate(finding.evidence)),
+        measurements=tuple(
+            view_measurement(m, pointer(JUDGEMENT, "findings", index, "measurements", i))
+            for i, m in enumerate(finding.measurements)
+        ),
+        details=tuple(show(line, "details", i) for i, line in enumerate(finding.details)),
+    )
+
+
+def view_measurement(measurement: Measurement, ref: str) -> MeasurementView:
+    """The view of a measurement that stands at `ref`; its numbers have as many digits as tell them apart."""
+    m = measurement
+    keys = ("estimate", "ci_low", "ci_high", "margin")
+    texts = dict(zip(keys, format_together([getattr(m, key) for key in keys]), strict=True))
+
+    def show(key: str, text: str | None) -> Shown | None:
+        return Shown(text=text, ref=f"{ref}/{key}") if text else None
+
+    return MeasurementView(
+        ref=ref,
+        name=Shown(text=visible(m.name), ref=f"{ref}/name"),
+        unit=show("unit", visible(m.unit)),
+        estimate=Shown(text=texts["estimate"] or "", ref=f"{ref}/estimate"),
+        ci_low=show("ci_low", texts["ci_low"]),
+        ci_high=show("ci_high", texts["ci_high"]),
+        margin=show("margin", texts["margin"]),
+        n=Shown(text=format_number(m.n), ref=f"{ref}/n"),
+        hardware=show("hardware", visible(m.hardware)),
+        figure=draw_interval(m),
+    )

@@ -1,0 +1,81 @@
+"""The report as one HTML file: no script, no request, readable from a folder in ten years."""
+
+from __future__ import annotations
+
+import re
+
+import jinja2
+
+from harness.model.words import Outcome
+from reports.marks import (
+    ARM_MEANINGS,
+    EXIT_CODE_MEANINGS,
+    MARKS,
+    OTHER_WORDS,
+    QUESTIONS,
+    TIER_MEANINGS,
+    TIER_SUBJECTS,
+    VERDICT_MEANINGS,
+)
+from reports.shown import Count, Length, Shown
+from reports.view import ReportView
+
+NUM_CLAIMS_AT_TOP = 5
+NUM_ASKS_AT_TOP = 3
+NUM_LIMITS_AT_TOP = 6
+_CODE = re.compile(r"`([^`\n]+)`")
+
+
+def _kind(piece: object) -> str:
+    """Which macro of the template renders a piece of a sentence."""
+    match piece:
+        case Shown():
+            return "shown"
+        case Count():
+            return "count"
+        case Length():
+            return "length"
+        case _:
+            return "wording"
+
+
+def _code_parts(text: str) -> list[tuple[str, bool]]:
+    """The text in pieces, each with whether it stood between backticks; the backticks are left out."""
+    return [(part, index % 2 == 1) for index, part in enumerate(_CODE.split(text)) if part]
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("reports"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["code_parts"] = _code_parts
+    environment.tests["kind"] = lambda piece, kind: _kind(piece) == kind
+    environment.globals.update(
+        MARKS=MARKS,
+        Outcome=Outcome,
+        QUESTIONS=QUESTIONS,
+        VERDICT_MEANINGS=VERDICT_MEANINGS,
+        TIER_MEANINGS=TIER_MEANINGS,
+        TIER_SUBJECTS=TIER_SUBJECTS,
+        ARM_MEANINGS=ARM_MEANINGS,
+        EXIT_CODE_MEANINGS=EXIT_CODE_MEANINGS,
+        OTHER_WORDS=OTHER_WORDS,
+        NUM_CLAIMS_AT_TOP=NUM_CLAIMS_AT_TOP,
+        NUM_ASKS_AT_TOP=NUM_ASKS_AT_TOP,
+        NUM_LIMITS_AT_TOP=NUM_LIMITS_AT_TOP,
+    )
+    return environment
+
+
+_ENVIRONMENT = _environment()
+
+
+def render_html(view: ReportView) -> str:
+    """The page. The same view gives the same bytes."""
+    entries = {entry.id: entry for entry in view.evidence}
+    return _ENVIRONMENT.get_template("report.html.j2").render(view=view, entries=entries)

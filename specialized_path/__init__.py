@@ -1,0 +1,1 @@
+"""The Kimi K3 specialised decode path, a vLLM plugin."""

@@ -1,0 +1,173 @@
+"""OC-23: drafted tokens are kept as long as the target agrees, and one more token always follows them."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specialized_path.reference.oc21_output import greedy_token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyResult:
+    """What a verify step yields for each request."""
+
+    num_accepted_tokens: Tensor
+    """[B] int64, 1 ... k+1: drafts kept plus the token that follows them; the start slot of the next step."""
+    token_ids: Tensor
+    """[B, k+1] int64, the tokens kept, then -1."""
+    next_token_ids: Tensor
+    """[B] int64, the last token kept: the anchor of the next step."""
+
+
+def rejection_sample_greedy(
+    draft_token_ids: Tensor, target_logits: Tensor, *, num_draft_tokens: Tensor | None = None
+) -> VerifyResult:
+    """A draft is kept while it is the target's largest logit (lowest id on a tie); then the target's follows.
+
+    Args:
+        draft_token_ids: [B, k].
+        target_logits: [B, k+1, V], row t judges draft t, the last row gives the bonus token. NaN never wins.
+        num_draft_tokens: [B], drafts of each request, 0 ... k; None means k.
+
+    Returns:
+        The tokens kept.
+    """
+    target = greedy_token(target_logits)
+    return _keep_prefix(draft_token_ids, draft_token_ids == target[:, :-1], target, num_draft_tokens)
+
+
+def rejection_sample(
+    draft_token_ids: Tensor,
+    draft_probs: Tensor | None,
+    target_logits: Tensor,
+    accept_uniform: Tensor,
+    resample_uniform: Tensor,
+    *,
+    num_draft_tokens: Tensor | None = None,
+    acc_dtype: torch.dtype = torch.float32,
+) -> VerifyResult:
+    """Every token kept is distributed as the target alone would sample it.
+
+    Draft d is kept when `u < p(d) / q(d)`; the first refused one is replaced by a sample of `(p - q)+`,
+    normalised; after k kept drafts the bonus token is a sample of p. A draft of probability q(d) = 0 is
+    refused.
+
+    Args:
+        draft_token_ids: [B, k], 0 ... V-1; entries past `num_draft_tokens` may be anything.
+        draft_probs: [B, k, V], the drafter's distributions; None for a drafter that always proposes this
+            token.
+        target_logits: [B, k+1, V]; NaN counts as -infinity, a row without any finite logit yields id 0.
+        accept_uniform: [B, k] in [0, 1).
+        resample_uniform: [B] in [0, 1), for the one sampled token of each request (inverse of the
+            distribution function, ids in ascending order).
+        num_draft_tokens: [B], drafts of each request, 0 ... k; None means k.
+        acc_dtype: type of the probabilities.
+
+    Returns:
+        The tokens kept; every id is in 0 ... V-1.
+
+    Source: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding"; Chen et al.,
+    "Accelerating Large Language Model Decoding with Speculative Sampling".
+    """
+    p = _target_probs(target_logits, acc_dtype)
+    vocab_size, num_drafts = p.shape[-1], draft_token_ids.shape[1]
+    drafts = draft_token_ids.long().clamp(0, vocab_size - 1).unsqueeze(-1)
+    if draft_probs is None:
+        q = torch.zeros_like(p[:, :num_drafts]).scatter(-1, drafts, 1)
+    else:
+        q = draft_probs.to(acc_dtype).nan_to_num(nan=0.0)
+    p_draft = p[:, :num_drafts].gather(-1, drafts).squeeze(-1)
+    q_draft = q.gather(-1, drafts).squeeze(-1)
+    accept = (q_draft > 0) & (accept_uniform.to(acc_dtype) * q_draft < p_draft)
+    residual = (p[:, :num_drafts] - q).clamp_min(0)
+    exhausted = residual.sum(dim=-1, keepdim=True) <= 0
+    residual = torch.cat([torch.where(exhausted, p[:, :num_drafts], residual), p[:, num_drafts:]], dim=1)
+    if num_draft_tokens is not None:
+        steps = torch.arange(num_drafts + 1, device=p.device)
+        bonus_row = (steps == num_draft_tokens.unsqueeze(1)).unsqueeze(-1)
+        residual = torch.where(bonus_row, p, residual)
+    sampled = _inverse_cdf(residual, resample_uniform.to(acc_dtype))
+    return _keep_prefix(draft_token_ids, accept, sampled, num_draft_tokens)
+
+
+def synthetic_acceptance_rates(mean_length: float, num_drafts: int) -> list[float]:
+    """Conditional acceptance rates of the drafts that make the mean number of tokens a step `mean_length`.
+
+    Draft i (from 1) survives with s_i = 1 for i <= floor(mean_length - 1), then the fraction that is left,
+    then 0; the rate is s_i / s_(i-1).
+
+    Args:
+        mean_length: tokens a step, counting the one that always follows, 1 ... num_drafts + 1.
+        num_drafts: drafts k.
+
+    Returns:
+        k rates in 0 ... 1.
+
+    Raises:
+        ValueError: `mean_length` is out of range.
+    """
+    if not 1 <= mean_length <= num_drafts + 1:
+        raise ValueError(f"mean_length: got {mean_length}, expected 1 ... {num_drafts + 1}")
+    survival = [min(1.0, max(0.0, mean_length - 1 - i)) for i in range(num_drafts)]
+    before = [1.0, *survival[:-1]]
+    return [s / b if b > 0 else 0.0 for s, b in zip(survival, before, strict=True)]
+
+
+def rejection_sample_synthetic(
+    draft_token_ids: Tensor,
+    target_logits: Tensor,
+    accept_uniform: Tensor,
+    *,
+    mean_length: float,
+    num_draft_tokens: Tensor | None = None,
+) -> VerifyResult:
+    """Drafts are kept at random so that a step yields `mean_length` tokens on average; for benchmarks only.
+
+    Args:
+        draft_token_ids: [B, k].
+        target_logits: [B, k+1, V]; the token that follows the kept drafts is the target's largest logit.
+        accept_uniform: [B, k] in [0, 1); draft i is kept while the uniform is below its rate.
+        mean_length: tokens a step on average, 1 ... k+1 (with k drafts for every request).
+        num_draft_tokens: [B], drafts of each request, 0 ... k; None means k.
+
+    Returns:
+        The tokens kept.
+
+    Raises:
+        ValueError: `mean_length` is out of range.
+    """
+    rates = synthetic_acceptance_rates(mean_length, draft_token_ids.shape[1])
+    accept = accept_uniform < accept_uniform.new_tensor(rates)
+    return _keep_prefix(draft_token_ids, accept, greedy_token(target_logits), num_draft_tokens)
+
+
+def _keep_prefix(
+    drafts: Tensor, accept: Tensor, following: Tensor, num_drafts: Tensor | None
+) -> VerifyResult:
+    """Drafts up to the first one refused, then the entry of `following` [B, k+1] at that place."""
+    steps = torch.arange(following.shape[1], device=drafts.device)
+    if num_drafts is not None:
+        accept = accept & (steps[:-1] < num_drafts.unsqueeze(1))
+    kept = accept.long().cumprod(dim=1).sum(dim=1, keepdim=True)
+    last = following.gather(1, kept)
+    padded = torch.cat([drafts.long(), last], dim=1)
+    token_ids = torch.where(steps < kept, padded, torch.where(steps == kept, last, -1))
+    return VerifyResult(
+        num_accepted_tokens=kept.squeeze(1) + 1, token_ids=token_ids, next_token_ids=last.squeeze(1)
+    )
+
+
+def _target_probs(logits: Tensor, acc_dtype: torch.dtype) -> Tensor:
+    """Softmax with NaN as -infinity and +infinity as the largest number; all zero if nothing is finite."""
+    limit = torch.finfo(acc_dtype).max
+    wide = logits.to(acc_dtype).nan_to_num(nan=float("-inf"), posinf=limit, neginf=float("-inf"))
+    return torch.softmax(wide, dim=-1).nan_to_num(nan=0.0)
+
+
+def _inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
+    """The first id whose cumulated weight exceeds `uniform` times the total; its weight is positive, or it is 0."""
+    cumulated = weights.cumsum(dim=-1)
+    threshold = uniform.reshape(-1, 1, 1) * cumulated[..., -1:]
+    reached = (cumulated > threshold) & (weights > 0)
+    return torch.where(reached.any(dim=-1), reached.long().argmax(dim=-1), greedy_token(weights))

@@ -1,0 +1,66 @@
+"""One real run of the cpu tier over the path as it is in the tree, shared by the tests of this folder."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from bundles.reader import read_bundle
+from harness.app.validate import validate
+from harness.model.evidence import AnyEvidence
+from harness.model.judgement import Judgement
+from harness.model.words import ExitCode, Tier
+from harness.options import ChangeOptions, OutputOptions, ValidateOptions
+
+ROOT = Path(__file__).resolve().parents[3]
+COPIED = ("specialized_path", "fasttrack.toml", ".github/fasttrack-policy.toml")
+
+
+def git(repo: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid", "-c", "commit.gpgsign=false")
+    subprocess.run(["git", "-C", str(repo), *identity, *arguments], check=True, capture_output=True)
+
+
+def copy_subject(repo: Path) -> Path:
+    """A git repository that holds the subject, its manifest and the policy as they are in the tree."""
+    for name in COPIED:
+        source, target = ROOT / name, repo / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(source, target)
+    git(repo, "init", "--quiet")
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", "the path as it is in the tree")
+    return repo
+
+
+def validate_options(repo: Path, out: Path, *, tier: Tier = Tier.CPU) -> ValidateOptions:
+    """Judges all of `repo`'s subject as new."""
+    change = ChangeOptions(repo=repo, base="empty", paths=("specialized_path/**",), tier=tier)
+    return ValidateOptions(change=change, out=out, output=OutputOptions())
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished `validate`."""
+
+    exit_code: ExitCode
+    judgement: Judgement
+    evidence: tuple[AnyEvidence, ...]
+    bundle: Path
+
+
+@pytest.fixture(scope="session")
+def clean_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The whole job on the clean path: three engines, every suite, every timed cell."""
+    repo = copy_subject(tmp_path_factory.mktemp("clean-repo"))
+    out = tmp_path_factory.mktemp("clean") / "bundle"
+    result = validate(validate_options(repo, out))
+    bundle = read_bundle(out)
+    return Run(result.exit_code, bundle.judgement, bundle.records, out)

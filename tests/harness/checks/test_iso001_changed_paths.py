@@ -1,0 +1,245 @@
+"""Laws of ISO001: a change that leaves its own files is told so by file, and one that does not passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from harness.checks.isolation.iso001_changed_paths import ChangedPaths
+from harness.config import load_manifest, load_policy
+from harness.model.change import EMPTY_TREE, Change, ChangedFile
+from harness.model.check import CheckContext
+from harness.model.evidence import AnyEvidence, ChangedFilesEvidence, evidence_set
+from harness.model.finding import Finding
+from harness.model.judgement import worst
+from harness.model.manifest import Manifest
+from harness.model.words import Outcome, Tier
+
+MANIFEST = """
+schema_version = 1
+[change]
+id = "own"
+title = "Own path"
+model = "Kimi K3"
+vllm = "0.33.0"
+[paths]
+owned = ["own/**"]
+protected = ["judge/**"]
+tests = ["tests/own/**"]
+docs = ["docs/**"]
+import_roots = ["own"]
+hooks = [{file = "shared/registry.py", max_added_lines = 3, why = "registers the path"}]
+[switch]
+key = "k"
+on = "on"
+off = "off"
+[scope]
+platforms = ["cpu"]
+max_batch = 8
+max_context = 64
+[dispatch]
+specialized_code = ["own.a:f"]
+decisions = [{target = "own.a:g", value = "path", specialized = "yes"}]
+[models.nano]
+build = ["-m", "own.build", "{out}"]
+max_model_len = 64
+"""
+POLICY = 'schema_version = 1\nversion = "1"\n[required]\nstatic = ["ISO001"]\n'
+
+
+def changed(path: str, **fields: Any) -> ChangedFile:
+    known: dict[str, Any] = {
+        "status": "modified",
+        "old_mode": "100644",
+        "new_mode": "100644",
+        "added_lines": 1,
+        "deleted_lines": 0,
+        "is_binary": False,
+    }
+    return ChangedFile(path=path, **(known | fields))
+
+
+def special(path: str, mode: str, **fields: Any) -> ChangedFile:
+    numbers = {"added_lines": None, "deleted_lines": None}
+    return changed(path, status="added", old_mode="000000", new_mode=mode, **numbers, **fields)
+
+
+def run(
+    *files: ChangedFile,
+    num_not_judged: int = 0,
+    merge_base: str = "b" * 40,
+    manifest: Manifest | None = None,
+) -> Sequence[Finding]:
+    record = ChangedFilesEvidence(
+        tier=Tier.STATIC, recorded_at="2026-11-01T00:00:00Z", files=files, num_not_judged=num_not_judged
+    )
+    return findings_of([record], merge_base, manifest)
+
+
+def findings_of(
+    records: Sequence[AnyEvidence], merge_base: str = "b" * 40, manifest: Manifest | None = None
+) -> Sequence[Finding]:
+    change = Change(
+        base=merge_base, merge_base=merge_base, head="c" * 40, head_subject="x", limited_to=("own/**",)
+    )
+    return ChangedPaths().run(
+        CheckContext(
+            change=change,
+            manifest=manifest or load_manifest(MANIFEST),
+            policy=load_policy(POLICY),
+            evidence=evidence_set(records),
+        )
+    )
+
+
+def outcome(findings: Sequence[Finding]) -> Outcome:
+    return worst([finding.outcome for finding in findings])
+
+
+def test_owned_tests_and_docs_pass_in_one_finding_that_counts_them() -> None:
+    (finding,) = run(
+        changed("own/a.py"), changed("own/b.py"), changed("tests/own/t.py"), changed("docs/x.md")
+    )
+    assert finding.outcome is Outcome.PASS
+    assert "2 owned, 1 test, 1 docs" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [
+        ("vllm/v1/core/sched/scheduler.py", "protected"),
+        ("judge/checks/a.py", "protected"),
+        ("vllm/models/other/model.py", "another model"),
+        ("setup.py", "build"),
+        ("elsewhere/x.py", "shared"),
+        ("own_evil/x.py", "shared"),
+        ("docs/../judge/a.py", "protected"),
+    ],
+)
+def test_one_file_outside_the_own_paths_fails_with_its_place(path: str, word: str) -> None:
+    (finding,) = run(changed("own/a.py"), changed(path))
+    assert finding.outcome is Outcome.FAIL
+    assert finding.location is not None
+    assert (finding.location.path, finding.subject) == (path, path)
+    assert word in finding.message
+    assert finding.advice
+
+
+def test_a_rename_out_of_a_protected_folder_into_an_owned_one_fails() -> None:
+    (finding,) = run(changed("own/a.py", status="renamed", old_path="judge/a.py"))
+    assert (finding.outcome, finding.subject) == (Outcome.FAIL, "judge/a.py")
+
+
+def test_a_copy_out_of_a_protected_folder_leaves_it_as_it_was() -> None:
+    assert outcome(run(changed("own/a.py", status="copied", old_path="judge/a.py"))) is Outcome.PASS
+
+
+def test_a_deleted_shared_file_fails() -> None:
+    file = changed("elsewhere/x.py", status="deleted", new_mode="000000", added_lines=0, deleted_lines=9)
+    assert outcome(run(file)) is Outcome.FAIL
+
+
+def test_a_mode_change_alone_counts_as_an_edit() -> None:
+    assert outcome(run(changed("judge/run.sh", new_mode="100755", added_lines=0))) is Outcome.FAIL
+    (finding,) = run(changed("own/run.sh", new_mode="100755", added_lines=0))
+    assert finding.outcome is Outcome.PASS
+    assert "own/run.sh becomes executable" in finding.details
+
+
+def test_a_hook_within_its_budget_passes_and_is_listed_as_not_judged_for_its_guard() -> None:
+    hook, summary = run(changed("own/a.py"), changed("shared/registry.py", added_lines=3, deleted_lines=1))
+    assert (hook.outcome, summary.outcome) == (Outcome.PASS, Outcome.PASS)
+    assert "3 of at most 3" in hook.message
+    assert "guarded" in hook.message
+    assert "1 hook" in summary.message
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"added_lines": 4},
+        {"added_lines": 1, "deleted_lines": 2},
+        {"added_lines": None, "deleted_lines": None, "is_binary": True},
+        {"added_lines": 0, "new_mode": "100755"},
+        {"added_lines": 0, "status": "deleted", "new_mode": "000000", "deleted_lines": 5},
+        {"added_lines": 0, "status": "renamed", "old_path": "own/a.py"},
+        {"added_lines": 0, "status": "copied", "old_path": "own/a.py"},
+        {"added_lines": None, "deleted_lines": None, "status": "type_changed", "new_mode": "120000"},
+    ],
+)
+def test_a_hook_that_does_more_than_add_its_lines_fails(fields: dict[str, Any]) -> None:
+    findings = run(changed("own/a.py"), changed("shared/registry.py", **fields))
+    assert [f.subject for f in findings if f.outcome is Outcome.FAIL] == ["shared/registry.py"]
+
+
+def test_an_owned_binary_decides_nothing() -> None:
+    binary = changed("own/k.so", added_lines=None, deleted_lines=None, is_binary=True)
+    assert outcome(run(changed("own/a.py"), binary)) is Outcome.INCONCLUSIVE
+
+
+def test_a_binary_among_the_tests_or_one_taken_away_passes() -> None:
+    numbers: dict[str, Any] = {"added_lines": None, "deleted_lines": None, "is_binary": True}
+    gone = changed("own/k.so", status="deleted", new_mode="000000", **numbers)
+    assert outcome(run(changed("tests/own/data.bin", **numbers), gone)) is Outcome.PASS
+
+
+def test_a_submodule_among_owned_files_fails() -> None:
+    assert outcome(run(special("own/sub", "160000"))) is Outcome.FAIL
+
+
+@pytest.mark.parametrize(
+    "target", ["../judge/a.py", "/etc/passwd", "../../x", "sub/../../judge/a.py", "..", None]
+)
+def test_a_link_that_leaves_the_own_paths_fails(target: str | None) -> None:
+    assert outcome(run(special("own/link", "120000", link_target=target))) is Outcome.FAIL
+
+
+def test_a_link_that_stays_inside_passes_and_is_listed() -> None:
+    link, summary = run(special("own/sub/link", "120000", link_target="../a.py"))
+    assert (link.outcome, link.subject, summary.outcome) == (Outcome.PASS, "own/sub/link", Outcome.PASS)
+
+
+def test_many_files_of_one_rule_share_a_finding_that_names_each() -> None:
+    files = [changed(f"judge/f{i}.py") for i in range(5000)]
+    findings = run(*files)
+    assert len(findings) == 26
+    named = {f.subject for f in findings[:-1]} | {line.split(" is ")[0] for line in findings[-1].details}
+    assert named == {file.path for file in files}
+
+
+def test_files_left_out_of_a_wholly_new_head_are_named_and_pass() -> None:
+    (finding,) = run(changed("own/a.py"), num_not_judged=7, merge_base=EMPTY_TREE)
+    assert finding.outcome is Outcome.PASS
+    assert "7 changed files outside --paths own/** were not judged" in finding.message
+
+
+def test_files_left_out_of_a_change_leave_its_isolation_open() -> None:
+    (finding,) = run(changed("own/a.py"), num_not_judged=1)
+    assert finding.outcome is Outcome.INCONCLUSIVE
+
+
+def test_without_a_diff_nothing_is_known() -> None:
+    assert outcome(findings_of([])) is Outcome.NOT_RUN
+    assert outcome(run()) is Outcome.NOT_RUN
+
+
+def test_a_manifest_that_owns_the_core_fails_even_when_it_was_never_checked() -> None:
+    manifest = load_manifest(MANIFEST)
+    paths = manifest.paths.model_copy(update={"owned": ("own/**", "vllm/**")})
+    findings = run(changed("own/a.py"), manifest=manifest.model_copy(update={"paths": paths}))
+    assert [(f.outcome, f.subject) for f in findings] == [(Outcome.FAIL, "vllm/**")]
+
+
+def test_a_manifest_that_protects_nothing_shows_nothing() -> None:
+    text = MANIFEST.replace('protected = ["judge/**"]', 'preset = "none"')
+    assert outcome(run(changed("own/a.py"), manifest=load_manifest(text))) is Outcome.INCONCLUSIVE
+
+
+def test_every_decision_rests_on_the_diff() -> None:
+    record = ChangedFilesEvidence(
+        tier=Tier.STATIC, recorded_at="2026-11-01T00:00:00Z", files=(changed("own/a.py"),), num_not_judged=0
+    )
+    (finding,) = findings_of([record])
+    assert finding.evidence == (record.id,)

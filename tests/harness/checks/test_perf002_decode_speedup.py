@@ -1,0 +1,144 @@
+"""Outcomes of PERF002, on made evidence of the gpu tier."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
+from harness.model.evidence import ArmEvidence, EvidenceSet, GapEvidence, TimingEvidence, evidence_set
+from harness.model.finding import Finding
+from harness.model.manifest import Claim, Manifest, PerformanceSection
+from harness.model.words import Arm, Outcome, Tier
+from tests.harness.checks.evidence_builder import (
+    MANIFEST,
+    World,
+    build_evidence,
+    change_records,
+    context_of,
+    small_evidence,
+    without,
+)
+
+
+@cache
+def on_gpu(speed: float = 0.8, noise: float = 0.005, pairs: int = 8) -> EvidenceSet:
+    """The timed cells as a GPU would leave them: the step time is all that the path changes."""
+    made = World(
+        speed=speed,
+        timing_noise=noise,
+        num_pairs=pairs,
+        num_greedy=8,
+        num_forced=4,
+        num_sampling=1,
+        hardware="NVIDIA H200",
+    )
+    return evidence_set(r.model_copy(update={"tier": Tier.GPU}) for r in build_evidence(made))
+
+
+def claiming(value: float, hardware: str = "H200", batch: int = 8) -> Manifest:
+    claim = Claim(metric="decode_itl_speedup", batch=batch, value=value, hardware=hardware)
+    section = PerformanceSection(decode_batches=(1, 8), claims=(claim,))
+    return MANIFEST.model_copy(update={"performance": section})
+
+
+def findings_of(evidence: EvidenceSet, manifest: Manifest = MANIFEST) -> dict[str, Finding]:
+    return {f.subject: f for f in DecodeSpeedup().run(context_of(evidence, manifest))}
+
+
+def claim_of(evidence: EvidenceSet, manifest: Manifest) -> Finding:
+    return next(f for s, f in findings_of(evidence, manifest).items() if s.startswith("claim"))
+
+
+def test_timings_of_the_cpu_tier_say_nothing_of_a_gpu() -> None:
+    (finding,) = findings_of(small_evidence()).values()
+    assert finding.outcome is Outcome.NOT_RUN and "needs the gpu tier" in finding.message
+
+
+def test_the_reason_why_there_is_no_gpu_is_given() -> None:
+    gap = GapEvidence(
+        tier=Tier.GPU,
+        recorded_at="2026-01-01T00:00:00Z",
+        what="tier gpu",
+        broke=False,
+        reason="no CUDA device",
+    )
+    (finding,) = findings_of(evidence_set([gap])).values()
+    assert finding.outcome is Outcome.NOT_RUN and "no CUDA device" in finding.message
+
+
+def test_a_faster_candidate_passes_at_every_batch() -> None:
+    found = findings_of(on_gpu())
+    assert {s: f.outcome for s, f in found.items()} == {"batch 1": Outcome.PASS, "batch 8": Outcome.PASS}
+    assert found["batch 8"].measurements[0].margin == pytest.approx(1.02)
+
+
+def test_a_slower_candidate_fails() -> None:
+    assert findings_of(on_gpu(speed=1.2))["batch 8"].outcome is Outcome.FAIL
+
+
+def test_a_candidate_on_the_margin_is_inconclusive_and_the_finding_says_how_many_pairs_it_takes() -> None:
+    finding = findings_of(on_gpu(speed=1.02, noise=0.008))["batch 8"]
+    assert finding.outcome is Outcome.INCONCLUSIVE and "pairs instead of 8" in finding.advice
+
+
+def test_an_a_a_wider_than_the_margin_is_inconclusive() -> None:
+    assert findings_of(on_gpu(noise=0.1))["batch 8"].outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("value", "outcome"), [(1.2, Outcome.PASS), (1.5, Outcome.FAIL), (1.26, Outcome.INCONCLUSIVE)]
+)
+def test_a_claim_is_held_to_the_lower_bound_of_what_was_measured(value: float, outcome: Outcome) -> None:
+    # The made path takes 0.8 of the step and none of the 0.2 ms between steps: 1.243x.
+    assert claim_of(on_gpu(), claiming(value)).outcome is outcome
+
+
+def test_a_claim_of_a_tiny_speed_up_needs_a_bound_above_one() -> None:
+    finding = claim_of(on_gpu(speed=1.0), claiming(1.005))
+    assert finding.outcome is not Outcome.PASS and finding.measurements[0].margin == 1.0
+
+
+def test_a_claim_for_other_hardware_is_not_run() -> None:
+    finding = claim_of(on_gpu(), claiming(1.2, hardware="B300"))
+    assert finding.outcome is Outcome.NOT_RUN and "B300" in finding.message
+
+
+def test_a_claim_at_a_batch_that_was_not_timed_is_not_run() -> None:
+    assert claim_of(on_gpu(), claiming(1.2, batch=4)).outcome is Outcome.NOT_RUN
+
+
+def test_a_claim_does_not_fail_because_the_measurement_is_void() -> None:
+    def lost(cell: TimingEvidence) -> TimingEvidence:
+        if cell.compares[1] is not Arm.CANDIDATE:
+            return cell
+        blocks = [
+            b.model_copy(update={"items": tuple(i.model_copy(update={"error": "HTTP 500"}) for i in b.items)})
+            if b.arm is Arm.CANDIDATE
+            else b
+            for b in cell.blocks
+        ]
+        return cell.model_copy(update={"blocks": tuple(blocks)})
+
+    evidence = change_records(on_gpu(), TimingEvidence, lost)
+    assert findings_of(evidence)["batch 8"].outcome is Outcome.FAIL
+    assert claim_of(evidence, claiming(1.2)).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_tracer_that_was_dead_on_the_gpu_voids_its_timings() -> None:
+    def dead(record: ArmEvidence) -> ArmEvidence:
+        return record.model_copy(update={"proof": None})
+
+    found = findings_of(change_records(on_gpu(), ArmEvidence, dead, arm=Arm.CANDIDATE))
+    assert [f.outcome for f in found.values()] == [Outcome.ERROR]
+
+
+def test_an_arm_that_is_missing_on_the_gpu_is_not_run() -> None:
+    found = findings_of(without(on_gpu(), ArmEvidence, arm=Arm.BASELINE_AGAIN))
+    assert [f.outcome for f in found.values()] == [Outcome.NOT_RUN]
+
+
+def test_a_manifest_without_batches_is_not_run() -> None:
+    manifest = MANIFEST.model_copy(update={"performance": PerformanceSection(decode_batches=())})
+    assert [f.outcome for f in findings_of(on_gpu(), manifest).values()] == [Outcome.NOT_RUN]

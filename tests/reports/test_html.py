@@ -1,0 +1,140 @@
+"""Laws of the page as a file: nothing leaves it, nothing of the change becomes markup, every link leads somewhere."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from reports.html import render_html
+from reports.view import build_view
+from tests.bundles.examples import CHECK_HELP
+from tests.reports.pages import NAMES, parse_page, read_example
+
+URL_ATTRIBUTES = (
+    "src",
+    "href",
+    "action",
+    "data",
+    "poster",
+    "srcset",
+    "xlink:href",
+    "formaction",
+    "background",
+)
+
+
+def html_of(folder: Path) -> str:
+    return (folder / "report.html").read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_bundle_gives_the_same_page(examples: dict[str, Path], name: str) -> None:
+    bundle = read_example(examples[name])
+    pages = [render_html(build_view(bundle, CHECK_HELP)) for _ in range(2)]
+    assert pages[0] == pages[1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_holds_no_script_no_handler_and_no_address_of_elsewhere(
+    examples: dict[str, Path], name: str
+) -> None:
+    for element in parse_page(html_of(examples[name])).walk():
+        assert element.tag not in (
+            "script",
+            "iframe",
+            "object",
+            "embed",
+            "link",
+            "base",
+            "form",
+            "img",
+            "style2",
+        )
+        for attribute, value in element.attributes.items():
+            assert not attribute.startswith("on")
+            assert attribute != "style"
+            if attribute in URL_ATTRIBUTES:
+                assert re.fullmatch(r"#[\w.-]+|(evidence|raw)/[\w./-]+|[\w-]+\.(json|toml)", value), value
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_forbids_itself_everything_but_its_own_style(examples: dict[str, Path], name: str) -> None:
+    policies = [
+        e.attributes["content"]
+        for e in parse_page(html_of(examples[name])).walk()
+        if e.attributes.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policies == ["default-src 'none'; style-src 'unsafe-inline'; img-src data:"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_inside_the_page_leads_to_one_place_and_every_file_link_to_a_file(
+    examples: dict[str, Path], name: str
+) -> None:
+    elements = list(parse_page(html_of(examples[name])).walk())
+    ids = [e.attributes["id"] for e in elements if "id" in e.attributes]
+    assert len(ids) == len(set(ids))
+    for element in elements:
+        href = element.attributes.get("href", "#map")
+        assert href[1:] in ids if href.startswith("#") else (examples[name] / href).is_file()
+        for label in element.attributes.get("aria-labelledby", "map").split():
+            assert label in ids
+
+
+def test_hostile_text_is_shown_as_text(examples: dict[str, Path]) -> None:
+    html = html_of(examples["hostile"])
+    assert "&lt;script&gt;alert(" in html
+    assert "<script" not in html
+    assert "{{ 7*7 }}" in html
+    assert "onerror=alert(1)&gt;" in html
+
+
+def test_no_character_that_hides_or_turns_text_reaches_the_page(examples: dict[str, Path]) -> None:
+    html = html_of(examples["hostile"])
+    assert not [c for c in set(html) if not c.isprintable() and c != "\n"]
+    assert "\\u202e" in html
+    assert "\\x1b[2J" in html
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_headings_go_down_one_level_at_a_time_below_one_title(
+    examples: dict[str, Path], name: str
+) -> None:
+    levels = [
+        int(e.tag[1]) for e in parse_page(html_of(examples[name])).walk() if re.fullmatch(r"h[1-6]", e.tag)
+    ]
+    assert levels.count(1) == 1
+    assert levels[0] == 1
+    assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
+
+
+def test_a_check_that_found_nothing_is_said_to_be_an_error_and_no_pass(examples: dict[str, Path]) -> None:
+    page = parse_page(html_of(examples["silent"]))
+    (card,) = [e for e in page.walk() if e.attributes.get("aria-labelledby") == "check-ISO001"]
+    assert "error" in card.text
+    assert "gave no finding" in card.text
+    assert "pass" not in card.text.replace("never a pass", "")
+
+
+def test_what_is_open_is_not_folded_and_what_passes_is_folded_with_its_count(
+    examples: dict[str, Path],
+) -> None:
+    page = parse_page(html_of(examples["reject"]))
+    findings = [e for e in page.walk() if e.attributes.get("class", "").startswith("finding ")]
+    folded = {
+        e.attributes["class"].split()[1]: any(a.tag == "details" for a in e.ancestors()) for e in findings
+    }
+    assert folded == {"fail": False, "not_run": False, "pass": True}
+    (card,) = [e for e in page.walk() if e.attributes.get("aria-labelledby") == "check-PERF001"]
+    assert next(e.text for e in card.walk() if e.tag == "summary") == "1 finding lets it through"
+
+
+def test_the_glossary_defines_every_outcome_verdict_and_exit_code(examples: dict[str, Path]) -> None:
+    page = parse_page(html_of(examples["admit"]))
+    (glossary,) = [e for e in page.walk() if e.attributes.get("aria-labelledby") == "glossary"]
+    words = {e.text.split(" (")[0] for e in glossary.walk() if e.tag == "dt"}
+    assert {"pass", "fail", "inconclusive", "not run", "not applicable", "error"} <= words
+    assert {"admit", "reject", "undecided", "0", "1", "2", "3", "4", "130"} <= words
