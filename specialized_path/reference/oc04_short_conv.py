@@ -65,8 +65,11 @@ def short_conv(
         raise ValueError(f"conv_state width: got {conv_state.shape[2]}, expected at least {taps}")
     slots = slot_indices.long()
     live = slots > 0
-    window = torch.where(live[:, None, None], conv_state[slots.clamp_min(0), :, :taps], 0)
-    out, joined = causal_conv(x.unsqueeze(1), weight, window, acc_dtype=acc_dtype)
-    conv_state[slots[live], :, :taps] = joined[live][:, :, 1:]
-    y = torch.where(live[:, None], out[:, 0], 0)
+    written = slots[live]
+    out, joined = causal_conv(
+        x[live].unsqueeze(1), weight, conv_state[written, :, :taps], acc_dtype=acc_dtype
+    )
+    conv_state[written, :, :taps] = joined[:, :, 1:]
+    y = torch.zeros_like(x, dtype=acc_dtype)
+    y[live] = out[:, 0]
     return y if out_dtype is None else round_to(y, out_dtype)

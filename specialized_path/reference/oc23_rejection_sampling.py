@@ -92,10 +92,10 @@ def rejection_sample(
 
 
 def synthetic_acceptance_rates(mean_length: float, num_drafts: int) -> list[float]:
-    """Conditional acceptance rates of the drafts that make the mean number of tokens a step `mean_length`.
+    """Acceptance rates of the drafts, each given that the ones before it were kept, for a mean step length.
 
-    Draft i (from 1) survives with s_i = 1 for i <= floor(mean_length - 1), then the fraction that is left,
-    then 0; the rate is s_i / s_(i-1).
+    Draft i (from 1) survives with probability s_i = 1 for i <= floor(mean_length - 1), then the fraction that is
+    left, then 0. The rate s_i / s_(i-1) is s_i itself, since whatever precedes a positive s_i is 1.
 
     Args:
         mean_length: tokens a step, counting the one that always follows, 1 ... num_drafts + 1.
@@ -109,9 +109,7 @@ def synthetic_acceptance_rates(mean_length: float, num_drafts: int) -> list[floa
     """
     if not 1 <= mean_length <= num_drafts + 1:
         raise ValueError(f"mean_length: got {mean_length}, expected 1 ... {num_drafts + 1}")
-    survival = [min(1.0, max(0.0, mean_length - 1 - i)) for i in range(num_drafts)]
-    before = [1.0, *survival[:-1]]
-    return [s / b if b > 0 else 0.0 for s, b in zip(survival, before, strict=True)]
+    return [min(1.0, max(0.0, mean_length - 1 - i)) for i in range(num_drafts)]
 
 
 def rejection_sample_synthetic(
@@ -160,8 +158,7 @@ def _keep_prefix(
 
 def _target_probs(logits: Tensor, acc_dtype: torch.dtype) -> Tensor:
     """Softmax with NaN as -infinity and +infinity as the largest number; all zero if nothing is finite."""
-    limit = torch.finfo(acc_dtype).max
-    wide = logits.to(acc_dtype).nan_to_num(nan=float("-inf"), posinf=limit, neginf=float("-inf"))
+    wide = logits.to(acc_dtype).nan_to_num(nan=float("-inf"), neginf=float("-inf"))
     return torch.softmax(wide, dim=-1).nan_to_num(nan=0.0)
 
 

@@ -45,5 +45,6 @@ def quantize_e4m3(x: Tensor, *, scale: float = 1.0, acc_dtype: torch.dtype = tor
     Returns:
         float8_e4m3fn tensor of the shape of `x`.
     """
+    # Explicit, since versions of PyTorch differ in whether the cast itself saturates.
     scaled = (x.to(acc_dtype) / scale).clamp(-E4M3_MAX, E4M3_MAX)
     return round_to(scaled, torch.float8_e4m3fn)

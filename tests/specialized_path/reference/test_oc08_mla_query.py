@@ -87,11 +87,11 @@ def test_fused_rows_without_a_gate_are_an_error(randn):
 
 
 def test_rows_land_at_page_and_offset_and_nowhere_else(randn):
-    cache, rows = randn(4, 3, 5), randn(5, 5)
+    cache, rows = randn(4, 3, 5), randn(6, 5)
     rows[1] = NAN
     expected = cache.clone()
-    slots = torch.tensor([2, -1, 3, 11, 7], dtype=torch.int32)
-    for b, (page, offset) in {0: (0, 2), 2: (1, 0), 3: (3, 2), 4: (2, 1)}.items():
+    slots = torch.tensor([2, -1, 3, 11, 7, 0], dtype=torch.int32)
+    for b, (page, offset) in {0: (0, 2), 2: (1, 0), 3: (3, 2), 4: (2, 1), 5: (0, 0)}.items():
         expected[page, offset] = rows[b]
     mla_cache_write(rows, cache, slots)
     assert torch.equal(cache, expected)

@@ -123,6 +123,19 @@ def test_equal_distributions_keep_every_draft_and_disjoint_ones_keep_none():
     assert apart.num_accepted_tokens.item() == 1 and apart.next_token_ids.item() in (0, 1)
 
 
+def test_a_refused_draft_of_a_drafter_equal_to_the_target_is_replaced_by_a_sample_of_the_target():
+    p = torch.tensor([0.0, 0.5, 0.5, 0.0])
+    for uniform, token in ((0.4, 1), (0.6, 2)):
+        result = rejection_sample(
+            torch.tensor([[0]]),
+            p.expand(1, 1, 4),
+            p.log().expand(1, 2, 4),
+            torch.zeros(1, 1),
+            torch.tensor([uniform]),
+        )
+        assert result.token_ids.tolist() == [[token, -1]]
+
+
 def test_a_draft_that_the_drafter_gave_no_chance_is_refused():
     p = torch.tensor([0.5, 0.5])
     result = rejection_sample(
