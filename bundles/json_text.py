@@ -1,4 +1,4 @@
-"""JSON of a bundle: three fixed byte forms to write, one strict way to read."""
+"""JSON of a bundle: two fixed byte forms to write, one strict way to read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 from pydantic import BaseModel
 
 from bundles.error import BundleError
-
 
 _ONE_LINE_CHARACTERS = 100
 

@@ -13,6 +13,8 @@ from harness.model.completion import CompletionRequest
 from harness.model.evidence import SuiteItem
 
 TOP_LOGPROBS = 20
+NUM_LENGTHS = 8
+"""Different lengths of the greedy continuations."""
 
 TokenIds = tuple[int, ...]
 
@@ -20,7 +22,11 @@ TokenIds = tuple[int, ...]
 def greedy_suite(
     prompts: Sequence[TokenIds], *, concurrencies: Sequence[int], num_tokens: int, seed: int
 ) -> Suite:
-    """Free-running greedy continuations of `num_tokens` tokens, every prompt at every concurrency."""
+    """Free-running greedy continuations, every prompt at every concurrency.
+
+    Lengths run from `num_tokens` down in steps of one, so that requests leave a full batch one by one and the
+    smaller batches occur as well.
+    """
     parts = tuple(
         SuitePart(
             concurrency=concurrency,
@@ -28,7 +34,7 @@ def greedy_suite(
                 CompletionRequest(
                     item=f"p{index}@c{concurrency}",
                     prompt_token_ids=prompt,
-                    max_tokens=num_tokens,
+                    max_tokens=max(1, num_tokens - index % NUM_LENGTHS),
                     logprobs=TOP_LOGPROBS,
                     ignore_eos=True,
                 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.model.finding import Measurement
 
-_FIRST, _LAST = 6.0, 94.0
+_FIRST, _LAST = 6, 94
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ def draw_interval(measurement: Measurement) -> IntervalFigure | None:
         if value is None:
             return None
         share = (value - low) / (high - low) if high > low else 0.5
-        return round(_FIRST + share * (_LAST - _FIRST), 2)
+        return round(_FIRST + share * (_LAST - _FIRST), 1)
 
     estimate = place(m.estimate)
     if estimate is None:

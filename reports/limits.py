@@ -87,11 +87,11 @@ def _tiers_not_run(bundle: Bundle, cards: tuple[CheckCard, ...]) -> list[Limit]:
             continue
         names = [" (", *_names(here), ")"] if here else []
         broke = any(card.outcome is Outcome.ERROR for card in here)
-        word = "nothing decided" if broke else "not run"
-        limits.append(Limit(title=(f"{tier} tier: {word}", *names), reason=_reason(gap, here)))
+        word = "decided nothing" if broke else "not run"
+        limits.append(Limit(title=(f"{tier} tier {word}", *names), reason=_reason(gap, here)))
     if without_checks:
-        title = f"No check at: {', '.join(without_checks)}"
-        limits.append(Limit(title=(title,), reason=("Nothing was asked for and nothing was run there.",)))
+        title = f"No check at the tiers {', '.join(without_checks)}"
+        limits.append(Limit(title=(title,), reason=("nothing was asked for and nothing was run there.",)))
     return limits
 
 
@@ -100,9 +100,9 @@ def _full_model(cards: tuple[CheckCard, ...]) -> list[Limit]:
     if any(tier.rank > Tier.CPU.rank for tier in decided):
         return []
     if Tier.CPU in decided:
-        reason = "What ran is a miniature of it: neither its weights nor its sizes are the full model's."
+        reason = "what ran is a miniature of it: neither its weights nor its sizes are the full model's."
     else:
-        reason = "No model was served for any check that decided."
+        reason = "no model was served for any check that decided."
     return [Limit(title=("The full model",), reason=(reason,))]
 
 
@@ -110,7 +110,7 @@ def _reason(gap: tuple[str, GapEvidence] | None, cards: list[CheckCard]) -> Sent
     if gap is not None:
         return (Shown(text=visible(gap[1].reason), ref=pointer(gap[0], "reason")),)
     message = next((f.message for card in cards for f in card.open), None)
-    return (message,) if message is not None else ("No check said why.",)
+    return (message,) if message is not None else ("no check said why.",)
 
 
 def _hardware(bundle: Bundle) -> list[Limit]:
@@ -129,7 +129,7 @@ def _hardware(bundle: Bundle) -> list[Limit]:
             for i, p in enumerate(bundle.manifest.scope.platforms)
         ]
     )
-    declared: list[Piece] = ["The change declares ", *platforms, ". "]
+    declared: list[Piece] = ["the change declares ", *platforms, ". "]
     machines = [r for r in bundle.records if isinstance(r, EnvironmentEvidence)]
     no_gpu = "No GPU took part. " if machines and not any(m.gpus for m in machines) else ""
     if not seen:
@@ -153,10 +153,7 @@ def _other_gaps(bundle: Bundle) -> list[Limit]:
         Limit(
             title=(
                 Shown(text=visible(gap.what), ref=pointer(path, "what")),
-                " (",
-                str(gap.tier),
-                " tier): ",
-                "broke" if gap.broke else "not collected",
+                f" ({gap.tier} tier) {'broke' if gap.broke else 'not collected'}",
             ),
             reason=(Shown(text=visible(gap.reason), ref=pointer(path, "reason")),),
         )
@@ -182,7 +179,7 @@ def _files_not_judged(bundle: Bundle) -> list[Limit]:
         limits.append(
             Limit(
                 title=(number, " uncommitted files"),
-                reason=("Only what is committed at the head is judged.",),
+                reason=("only what is committed at the head is judged.",),
             )
         )
     return limits
@@ -194,14 +191,14 @@ def _limited_to(bundle: Bundle) -> Sentence:
         for i, glob in enumerate(bundle.change.limited_to)
     ]
     if not globs:
-        return ("They were left out of the diff.",)
+        return ("they were left out of the diff.",)
     if len(globs) > 4:
         return (
-            "Judged were only files that match one of ",
+            "judged were only files that match one of ",
             Length(value=len(globs), ref=pointer(CHANGE, "limited_to")),
             " globs.",
         )
-    return ("Judged were only files that match ", *_join(globs, " or "), ".")
+    return ("judged were only files that match ", *_join(globs, " or "), ".")
 
 
 def _advisory_open(cards: tuple[CheckCard, ...]) -> list[Limit]:
@@ -212,7 +209,7 @@ def _advisory_open(cards: tuple[CheckCard, ...]) -> list[Limit]:
     return [
         Limit(
             title=(count, " advisory checks without a pass"),
-            reason=("They do not change the verdict: ", *_names(open_cards), "."),
+            reason=("they do not change the verdict: ", *_names(open_cards), "."),
         )
     ]
 

@@ -72,7 +72,7 @@ def _lines(view: ReportView) -> Iterator[str]:
     yield from _asks(view.asks)
     yield from ("", "**What this report does not show**", "")
     for limit in view.limits[:NUM_LIMITS]:
-        yield f"- **{_sentence(limit.title)}.** {_sentence(limit.reason)}"
+        yield f"- **{_sentence(limit.title)}**: {_sentence(limit.reason)}"
     yield from _more(len(view.limits) - NUM_LIMITS)
 
 

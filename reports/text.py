@@ -60,7 +60,7 @@ class _Terminal:
         yield from self._numbers(view.checks)
         yield from ("", "What this report does not show")
         for limit in view.limits:
-            yield from self._wrap(f"- {plain(limit.title)}. {plain(limit.reason)}", 2)
+            yield from self._wrap(f"- {plain(limit.title)}: {plain(limit.reason)}", 2)
 
     def _checks(self, cards: tuple[CheckCard, ...]) -> Iterator[str]:
         yield from ("", "Checks")

@@ -28,7 +28,7 @@ from reports.evidence import (
     view_evidence,
 )
 from reports.limits import Ask, Limit, view_asks, view_limits
-from reports.shown import Count, Sentence, Shown, format_number, pointer, visible
+from reports.shown import Count, Sentence, Shown, clip, format_number, pointer, visible
 
 SHORT_DIGEST = 10
 TITLE_CHARACTERS, TIME_CHARACTERS = 120, 40

@@ -107,6 +107,7 @@ class EngineSession:
             additional_config=additional_config(manifest, plan.arm),
             engine_args=manifest.models.nano.engine_args,
             coverage_globs=manifest.coverage.cpu if plan.with_coverage else (),
+            cache_dir=plan.workdir.parent / "cache",
         )
         self._server = ArmServer(self._spec)
         self._client: CompletionClient | None = None

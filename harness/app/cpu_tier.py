@@ -38,11 +38,11 @@ class CpuSizes:
     num_greedy_prompts: int = 64
     num_forced_prompts: int = 16
     num_tokens: int = 24
-    num_sampling_prompts: int = 16
-    num_sampling_tokens: int = 12
+    num_sampling_prompts: int = 22
+    num_sampling_tokens: int = 10
     sampling_seeds: tuple[int, ...] = (1, 2, 3, 4)
     sampling_temperatures: tuple[float, ...] = (0.3, 1.0)
-    num_structured_prompts: int = 8
+    num_structured_prompts: int = 12
     num_full_context_prompts: int = 3
     timing_pairs: int = 6
     timing_tokens: int = 48

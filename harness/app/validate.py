@@ -157,13 +157,13 @@ def run_cpu_tier(
 ) -> None:
     """Writes the head's files for the arms to import, records their digests, and collects."""
     manifest, change = question.manifest, question.change
+    arms_folder = workdir / "arms"
+    arms_folder.mkdir()
     import_path = workdir / "head"
     globs = [f"{root}/**" for root in manifest.paths.import_roots]
     files = question.repository.export(change.head, globs, import_path)
     recorder.record(SubjectEvidence(tier=Tier.CPU, recorded_at=utc_now(), commit=change.head, files=files))
-    collect_cpu(
-        CpuRun(manifest=manifest, recorder=recorder, import_path=import_path, workdir=workdir / "arms")
-    )
+    collect_cpu(CpuRun(manifest=manifest, recorder=recorder, import_path=import_path, workdir=arms_folder))
 
 
 def render_judgement(judgement: Judgement, folder: Path, form: Format, *, color: bool) -> str:

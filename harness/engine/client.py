@@ -59,10 +59,12 @@ class CompletionClient(Completer):
             answer = self._http.post(f"{self._server.base_url}/tokenize", json=body)
         except httpx2.TransportError as error:
             self._server.check()
-            raise EngineError("engine-unreachable", f"/tokenize failed: {type(error).__name__}.") from error
+            message = f"/tokenize failed: {type(error).__name__}."
+            raise self._server.error("engine-unreachable", message) from error
         tokens = _parse_json(answer.text).get("tokens")
         if answer.status_code != 200 or not isinstance(tokens, list):
-            raise EngineError("engine-tokenize", f"/tokenize: HTTP {answer.status_code}: {answer.text[:300]}")
+            message = f"/tokenize: HTTP {answer.status_code}: {answer.text[:300]}"
+            raise self._server.error("engine-tokenize", message)
         return tuple(int(token) for token in tokens)
 
     def close(self) -> None:

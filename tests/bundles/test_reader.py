@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bundles.contents import parse_evidence
 from bundles.error import BundleError
-from bundles.files import list_files
+from bundles.files import digest_file, list_files
 from bundles.json_text import render_evidence_json
 from bundles.layout import evidence_path
 from bundles.reader import read_bundle, read_partial
@@ -125,6 +125,16 @@ def test_what_is_not_a_plain_file_is_refused_without_being_opened(
 def test_a_list_that_names_a_path_outside_is_refused(folder: Path, name: str) -> None:
     edit(folder, "manifest.json", '"raw/candidate.log"', f'"{name}"')
     assert slug_of(folder) == "bundle-bad-path"
+
+
+def test_a_bundle_under_the_digest_of_another_is_refused(folder: Path) -> None:
+    content = read_bundle(folder).content_sha256
+    old = digest_file(folder / "manifest.json", "").sha256
+    edit(folder, "manifest.json", content, "0" * 64)
+    edit(folder, "sha256sums.txt", old, digest_file(folder / "manifest.json", "").sha256)
+    with pytest.raises(BundleError, match="content_sha256") as caught:
+        read_bundle(folder)
+    assert caught.value.slug == "bundle-altered-file"
 
 
 def test_a_file_with_a_name_that_hides_is_refused(folder: Path) -> None:

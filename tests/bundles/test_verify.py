@@ -194,6 +194,10 @@ def test_a_judge_that_cannot_judge_is_a_difference_and_no_traceback(folder: Path
     assert [d.slug for d in result.differences] == ["policy-unknown-check"]
 
 
+def test_a_bundle_that_was_not_judged_again_is_never_intact() -> None:
+    assert not VerifyResult(differences=(), num_files=1, num_evidence=0, rebuilt=None).intact
+
+
 def test_an_unfinished_run_is_not_intact(tmp_path: Path) -> None:
     store = EvidenceStore(tmp_path / "b")
     for record in evidence_undecided():

@@ -44,9 +44,9 @@ def test_coreutils_accepts_the_digests(tmp_path: Path) -> None:
     run = subprocess.run(
         ["sha256sum", "--strict", "-c", "sha256sums.txt"], cwd=tmp_path / "b", capture_output=True, text=True
     )
-    listed = {line.split(": ")[0] for line in run.stdout.splitlines()}
+    listed = [line.split(": ")[0] for line in run.stdout.splitlines()]
     assert run.returncode == 0
-    assert listed == set(list_files(tmp_path / "b")) - {"sha256sums.txt"}
+    assert listed == sorted(set(list_files(tmp_path / "b")) - {"sha256sums.txt"})
 
 
 def test_a_record_is_on_disk_as_soon_as_add_returns(tmp_path: Path) -> None:
@@ -67,6 +67,7 @@ def test_a_record_added_twice_keeps_its_one_place(tmp_path: Path) -> None:
     ids = [store.add(record) for record in (environment(), changed_files(), environment())]
     assert ids[0] == ids[2]
     assert store.records == (environment(), changed_files())
+    assert [f.record for f in read_partial(tmp_path / "b").evidence] == [environment(), changed_files()]
 
 
 def test_an_interrupt_while_writing_loses_only_the_record_being_written(
@@ -82,6 +83,7 @@ def test_an_interrupt_while_writing_loses_only_the_record_being_written(
     with pytest.raises(KeyboardInterrupt):
         store.add(changed_files())
     monkeypatch.undo()
+    assert not [path for path in list_files(tmp_path / "b") if path.endswith(".part")]
     assert [f.record for f in read_partial(tmp_path / "b").evidence] == [environment()]
     store.add(suite(Arm.BASELINE))
     assert [f.record for f in read_partial(tmp_path / "b").evidence] == [environment(), suite(Arm.BASELINE)]
@@ -170,7 +172,20 @@ def test_an_output_folder_that_is_a_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["../x.log", "/etc/passwd", "a//b", ".hidden", "a\\b", "a b", "x\n", "é.log", "", "x.part", "a/../b"],
+    [
+        "../x.log",
+        "/etc/passwd",
+        "a//b",
+        ".hidden",
+        "a\\b",
+        "a b",
+        "x\n",
+        "é.log",
+        "",
+        "x.part",
+        "a/../b",
+        "a" * 300,
+    ],
 )
 def test_a_raw_file_stays_inside_the_bundle(tmp_path: Path, name: str) -> None:
     store = EvidenceStore(tmp_path / "b")

@@ -11,6 +11,7 @@ import pytest
 from reports.html import render_html
 from reports.view import build_view
 from tests.bundles.examples import CHECK_HELP
+from tests.reports.large import NUM_CHECKS, write_large
 from tests.reports.pages import NAMES, parse_page, read_example
 
 URL_ATTRIBUTES = (
@@ -138,3 +139,10 @@ def test_the_glossary_defines_every_outcome_verdict_and_exit_code(examples: dict
     words = {e.text.split(" (")[0] for e in glossary.walk() if e.tag == "dt"}
     assert {"pass", "fail", "inconclusive", "not run", "not applicable", "error"} <= words
     assert {"admit", "reject", "undecided", "0", "1", "2", "3", "4", "130"} <= words
+
+
+def test_a_large_bundle_gives_a_page_of_at_most_a_megabyte_and_a_half(tmp_path: Path) -> None:
+    write_large(tmp_path / "b")
+    html = render_html(build_view(read_example(tmp_path / "b"), {}))
+    assert len(html.encode("utf-8")) <= 1_500_000
+    assert html.count('<article class="card ') == NUM_CHECKS

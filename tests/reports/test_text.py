@@ -60,7 +60,7 @@ def test_every_check_is_listed_and_failing_findings_come_first(examples: dict[st
 
 def test_the_terminal_says_what_the_report_does_not_show(examples: dict[str, Path]) -> None:
     text = render_text(view_of(examples["undecided"]), color=False, ascii_only=True)
-    assert "gpu tier: not run (PERF002). This machine has no CUDA device." in text
+    assert "gpu tier not run (PERF002): This machine has no CUDA device." in text
 
 
 def test_a_check_that_found_nothing_is_listed_as_open(examples: dict[str, Path]) -> None:

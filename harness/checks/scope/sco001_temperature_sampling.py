@@ -10,13 +10,15 @@ from harness.checks.joins.pairing import Triple, find_suite_arms, pair_items
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.checks.joins.served_share import decide_share, fallback_reasons
 from harness.checks.joins.token_steps import count_token_steps, index_token_steps
+from harness.checks.scope.declared import undeclared
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.finding import Finding, Measurement
+from harness.model.manifest import Feature
 from harness.model.policy import Policy
 from harness.model.words import Outcome, Principle, Tier
 from harness.stats.exact_tests import sign_test_p
 
-FEATURE = "temperature_sampling"
+FEATURE: Feature = "temperature_sampling"
 SUITE = "sampling"
 
 
@@ -50,9 +52,8 @@ class TemperatureSampling(BaseCheck):
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
         """Findings for the path, each temperature, the repeats and the seeds."""
-        if FEATURE not in context.manifest.features:
-            text = "The manifest does not claim seeded sampling with a temperature for this path."
-            return [self.finding(Outcome.NOT_APPLICABLE, FEATURE, text)]
+        if left_out := undeclared(self, context, FEATURE):
+            return [left_out]
         arms = find_suite_arms(context.evidence, SUITE, self.tier)
         if isinstance(arms, Ruling):
             return [finding_of(self, FEATURE, arms)]

@@ -12,14 +12,16 @@ from harness.checks.joins.pairing import SuiteArms, Triple, find_suite_arms, pai
 from harness.checks.joins.ruling import Ruling, combine_rulings, finding_of
 from harness.checks.joins.served_share import decide_share, fallback_reasons
 from harness.checks.joins.token_steps import count_token_steps, index_token_steps
+from harness.checks.scope.declared import undeclared
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import SuiteItem
 from harness.model.finding import Finding, Measurement
+from harness.model.manifest import Feature
 from harness.model.policy import Policy
 from harness.model.words import Outcome, Principle, Tier
 from harness.stats.exact_tests import sign_test_p
 
-FEATURE = "structured_output"
+FEATURE: Feature = "structured_output"
 SUITE = "structured"
 MIN_ANSWERS = 8
 """Answers that obey the schema on the baseline, at each concurrency, without which the suite says too little: if
@@ -52,9 +54,8 @@ class StructuredOutput(BaseCheck):
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
         """One finding a concurrency."""
-        if FEATURE not in context.manifest.features:
-            text = "The manifest does not claim structured output for this path."
-            return [self.finding(Outcome.NOT_APPLICABLE, FEATURE, text)]
+        if left_out := undeclared(self, context, FEATURE):
+            return [left_out]
         arms = find_suite_arms(context.evidence, SUITE, self.tier)
         if isinstance(arms, Ruling):
             return [finding_of(self, FEATURE, arms)]

@@ -10,13 +10,15 @@ from harness.checks.joins.served_share import decide_share, fallback_reasons
 from harness.checks.joins.token_level import compare_tokens, find_faults, tie_gap
 from harness.checks.joins.token_limits import decide_token_level
 from harness.checks.joins.token_steps import TokenSteps, count_token_steps, index_token_steps
+from harness.checks.scope.declared import undeclared
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import SuiteItem
 from harness.model.finding import Finding, Measurement
+from harness.model.manifest import Feature
 from harness.model.policy import Policy
 from harness.model.words import Outcome, Principle, Tier
 
-FEATURE = "full_context"
+FEATURE: Feature = "full_context"
 SUITE = "full_context"
 MIN_PROMPTS = 2
 """Prompts that must reach the end of the context: one alone can be luck of its content."""
@@ -37,9 +39,8 @@ class FullContext(BaseCheck):
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
         """Findings for the reach, the path and the distributions."""
-        if FEATURE not in context.manifest.features:
-            text = "The manifest does not claim its whole context for this path."
-            return [self.finding(Outcome.NOT_APPLICABLE, FEATURE, text)]
+        if left_out := undeclared(self, context, FEATURE):
+            return [left_out]
         arms = find_suite_arms(context.evidence, SUITE, self.tier)
         if isinstance(arms, Ruling):
             return [finding_of(self, FEATURE, arms)]

@@ -58,6 +58,28 @@ def test_the_same_answer_over_and_over_counts_once() -> None:
     assert finding.outcome is Outcome.INCONCLUSIVE and "of 8 distinct answers" in finding.message
 
 
+def test_of_two_requests_with_one_continuation_the_one_that_differs_counts() -> None:
+    def twins(items: Sequence[SuiteItem]) -> Sequence[SuiteItem]:
+        """Every second request repeats the one before it."""
+        return [
+            item.model_copy(update={"token_ids": items[i - i % 2].token_ids, "top_logprobs": ()})
+            for i, item in enumerate(items)
+        ]
+
+    def first_twin_differs(items: Sequence[SuiteItem]) -> Sequence[SuiteItem]:
+        return [
+            item.model_copy(update={"token_ids": (99, *item.token_ids[1:])}) if i % 2 == 0 else item
+            for i, item in enumerate(items)
+        ]
+
+    evidence = clean_evidence()
+    for arm in Arm:
+        evidence = change_items(evidence, "greedy", arm, twins)
+    evidence = change_items(evidence, "greedy", Arm.CANDIDATE, first_twin_differs)
+    finding = findings_of(evidence)["concurrency 1"]
+    assert finding.outcome is Outcome.FAIL and "0 of 26 distinct answers" in finding.message
+
+
 def first_turned(items: Sequence[SuiteItem]) -> Sequence[SuiteItem]:
     """Every answer of concurrency 1 begins with another token."""
     return [

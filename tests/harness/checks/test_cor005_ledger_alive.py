@@ -93,7 +93,7 @@ def test_a_tracer_that_cannot_prove_itself_alive_is_an_error(
     ],
 )
 def test_an_arm_that_is_not_what_it_should_be_is_an_error(update: dict[str, object], text: str) -> None:
-    finding = with_arm(**update)
+    finding = with_arm(Arm.CANDIDATE, **update)
     assert finding.outcome is Outcome.ERROR and text in finding.message
 
 
@@ -225,12 +225,19 @@ def test_a_refused_request_is_no_fault_of_the_accounts() -> None:
     assert findings_of(evidence)["arm candidate"].outcome is Outcome.PASS
 
 
+def test_a_request_that_broke_off_before_its_usage_came_is_no_miscount() -> None:
+    update = {"error": "the stream ended", "token_ids": (1, 2), "num_completion_tokens": 0}
+    evidence = change_items(small_evidence(), "greedy", Arm.CANDIDATE, first_item(**update))
+    assert findings_of(evidence)["arm candidate"].outcome is Outcome.PASS
+
+
 def test_requests_that_share_an_id_are_an_error() -> None:
     def doubled(items: Sequence[SuiteItem]) -> Sequence[SuiteItem]:
         return [items[0], items[1].model_copy(update={"request_id": items[0].request_id}), *items[2:]]
 
     evidence = change_items(small_evidence(), "greedy", Arm.CANDIDATE, doubled)
-    assert findings_of(evidence)["arm candidate"].outcome is Outcome.ERROR
+    finding = findings_of(evidence)["arm candidate"]
+    assert finding.outcome is Outcome.ERROR and "requests share an id" in finding.message
 
 
 def test_an_arm_that_was_asked_nothing_is_an_error() -> None:

@@ -97,7 +97,8 @@ def test_a_fallback_times_the_wrong_path_and_fails() -> None:
 
 
 def test_a_missing_block_leaves_a_pair_without_partner() -> None:
-    assert with_blocks(lambda blocks: blocks[1:]).outcome is Outcome.INCONCLUSIVE
+    finding = with_blocks(lambda blocks: blocks[1:])
+    assert finding.outcome is Outcome.INCONCLUSIVE and "1 of 6 pairs lack a block" in finding.message
 
 
 def test_four_pairs_are_too_few_and_the_finding_says_how_many_are_missing() -> None:
@@ -166,20 +167,19 @@ def test_timed_answers_that_are_not_the_baselines_show_no_speed() -> None:
     assert finding.outcome is Outcome.INCONCLUSIVE and "computed the same thing" in finding.message
 
 
-def with_candidate_rows(change: Callable[[LedgerRow], LedgerRow]) -> Finding:
+def with_candidate_rows(change: Callable[[LedgerRow], LedgerRow], batch: int = 8) -> Finding:
     def changed(ledger: LedgerEvidence) -> LedgerEvidence:
         return ledger.model_copy(update={"rows": tuple(map(change, ledger.rows))})
 
-    return findings_of(change_records(small_evidence(), LedgerEvidence, changed, arm=Arm.CANDIDATE))[
-        "batch 8"
-    ]
+    evidence = change_records(small_evidence(), LedgerEvidence, changed, arm=Arm.CANDIDATE)
+    return findings_of(evidence)[f"batch {batch}"]
 
 
 def test_steps_that_hold_other_requests_are_no_full_decode_steps() -> None:
     finding = with_candidate_rows(
-        lambda row: row.model_copy(update={"num_reqs": 9 if row.num_reqs == 8 else row.num_reqs})
+        lambda row: row.model_copy(update={"num_reqs": 2 if row.num_reqs == 1 else row.num_reqs}), batch=1
     )
-    assert finding.outcome is Outcome.INCONCLUSIVE
+    assert finding.outcome is Outcome.INCONCLUSIVE and "0 tokens a request came from" in finding.message
 
 
 def test_prefill_steps_are_not_timed() -> None:

@@ -13,6 +13,7 @@ from harness.model.manifest import Claim, Manifest, PerformanceSection
 from harness.model.words import Arm, Outcome, Tier
 from tests.harness.checks.evidence_builder import (
     MANIFEST,
+    POLICY,
     World,
     build_evidence,
     change_records,
@@ -85,6 +86,12 @@ def test_a_candidate_on_the_margin_is_inconclusive_and_the_finding_says_how_many
 
 def test_an_a_a_wider_than_the_margin_is_inconclusive() -> None:
     assert findings_of(on_gpu(noise=0.1))["batch 8"].outcome is Outcome.INCONCLUSIVE
+
+
+def test_four_pairs_that_all_agree_are_too_few_for_the_exact_test() -> None:
+    policy = POLICY.model_copy(update={"min_timing_blocks": 4})
+    found = DecodeSpeedup().run(context_of(on_gpu(pairs=4), policy=policy))
+    assert {f.outcome for f in found} == {Outcome.INCONCLUSIVE} and "sign-flip p 0.062" in found[0].message
 
 
 @pytest.mark.parametrize(

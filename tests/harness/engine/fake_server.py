@@ -44,6 +44,9 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/collective_rpc":
             self.answer(200, {"results": [body]})
             return
+        if self.path == "/tokenize":
+            self.answer(200, {"tokens": list(body["prompt"].encode())} if MODE == "serves" else {})
+            return
         if MODE == "dies-on-request":
             print("fatal: the worker was killed", flush=True)
             os._exit(1)
@@ -57,10 +60,13 @@ class Handler(BaseHTTPRequestHandler):
         self.complete(body)
 
     def complete(self, body: dict) -> None:
-        """`max_tokens` tokens, after a while in which others may arrive."""
+        """`max_tokens` tokens, once `top_k` requests have been seen in flight together."""
         with State.lock:
             State.in_flight += 1
             State.most_in_flight = max(State.most_in_flight, State.in_flight)
+        deadline = time.monotonic() + 10
+        while State.most_in_flight < body["top_k"] and time.monotonic() < deadline:
+            time.sleep(0.01)
         time.sleep(0.05)
         token_ids = list(range(body["max_tokens"]))
         if "vllm_xargs" in body and MODE != "forgets-to-force":
@@ -72,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
             "finish_reason": "length",
             "logprobs": {"top_logprobs": top} if body.get("logprobs") else None,
         }
-        usage = {"completion_tokens": len(token_ids)}
+        usage = {"completion_tokens": len(token_ids) + (MODE == "miscounts")}
         with State.lock:
             State.in_flight -= 1
         if body["stream"]:
@@ -81,13 +87,13 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, {"choices": [choice], "usage": usage})
 
     def stream(self, choice: dict, usage: dict) -> None:
-        """One event a token, 20 ms apart."""
+        """One event a token, 100 ms apart."""
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
         for token_id in choice["token_ids"]:
-            time.sleep(0.02)
+            time.sleep(0.1)
             self.event({"choices": [{"text": ".", "token_ids": [token_id], "finish_reason": None}]})
         if MODE == "cuts-streams":
             return

@@ -53,7 +53,7 @@ def test_answers_come_in_the_order_of_the_requests_with_ids_of_their_own(ask: As
 def test_exactly_the_asked_number_of_requests_is_in_flight(
     ask: Ask, concurrency: int, num_requests: int, expected: int
 ) -> None:
-    items = ask(*(request(f"item{i}") for i in range(num_requests)), concurrency=concurrency)
+    items = ask(*(request(f"item{i}", top_k=expected) for i in range(num_requests)), concurrency=concurrency)
     assert max(int(i.text.split()[1]) for i in items) == expected
     assert {i.concurrency for i in items} == {expected}
 
@@ -68,6 +68,11 @@ def test_a_stream_gives_every_token_its_time_of_arrival(ask: Ask) -> None:
 def test_a_stream_that_is_cut_off_is_an_error_in_the_item(ask: Ask) -> None:
     (item,) = ask(request(stream=True), mode="cuts-streams")
     assert item.error == "the answer ends without a finish reason and usage"
+
+
+def test_token_ids_that_the_usage_does_not_count_are_an_error(ask: Ask) -> None:
+    (item,) = ask(request(), mode="miscounts")
+    assert item.error == "3 token ids, but the usage says 4"
 
 
 def test_a_refused_request_keeps_status_and_body_and_the_others_go_on(ask: Ask) -> None:

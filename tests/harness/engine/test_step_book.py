@@ -92,8 +92,12 @@ def test_a_request_id_that_comes_back_after_its_end_starts_anew() -> None:
     book = StepBook()
     book.schedule(step(add=[new("a", 5, max_tokens=1)], tokens={"a": 5}))
     book.emit("a", [1])
-    book.schedule(step(add=[new("a", 3, max_tokens=2)], finished={"a"}, tokens={"a": 3}))
-    assert [book.emit("a", [1]), book.emit("a", [1, 2, 3])] == [1, 1]
+    book.schedule(step(add=[new("a", 3, max_tokens=3)], finished={"a"}, tokens={"a": 3}))
+    assert [book.emit("a", [1]), book.emit("a", [1, 2, 3])] == [1, 2]
+
+
+def test_tokens_past_the_prompt_in_a_prefilling_step_are_no_prefill() -> None:
+    assert prefills(StepBook(), step(add=[new("a", 5)], tokens={"a": 7})) == {"a": 5}
 
 
 def test_speculated_tokens_past_the_limit_do_not_reach_the_client() -> None:

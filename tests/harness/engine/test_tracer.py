@@ -18,7 +18,7 @@ import pytest
 from harness.engine import tracer as tracer_module
 from harness.engine.arm_spec import BOOTSTRAP, ArmSpec
 from harness.engine.ledger_reader import LedgerReading, read_ledger
-from harness.engine.step_recorder import read_decision
+from harness.engine.step_recorder import StepRecorder, read_decision
 from harness.engine.trace_settings import SETTINGS_ENV, DecisionTarget, read_settings, write_settings
 from harness.engine.tracer import Tracer
 
@@ -138,12 +138,14 @@ def test_the_tracer_proves_that_it_is_alive_by_its_own_marker(
     assert "GPUModelRunner.execute_model" in proof.step_hooks
 
 
+@pytest.mark.parametrize("broken", ["count_wrapper", "decision_wrapper"])
 def test_a_tracer_whose_wrapping_does_nothing_does_not_see_its_marker(
-    install: Callable[..., Tracer], spec: ArmSpec, monkeypatch: pytest.MonkeyPatch
+    install: Callable[..., Tracer], spec: ArmSpec, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
-    monkeypatch.setattr(
-        "harness.engine.step_recorder.StepRecorder.count_wrapper", lambda _self, function, _t: function
-    )
+    def leave_alone(_self: StepRecorder, subject: Any, _target: str = "") -> Any:
+        return subject if broken == "count_wrapper" else lambda function, _target: function
+
+    monkeypatch.setattr(StepRecorder, broken, leave_alone)
     install()
     serve(runner(), scheduled("a"))
     reading = read(spec)

@@ -76,6 +76,13 @@ def start_engine(checkpoint: Path, decode_backend: str, **options: Any) -> Engin
     return engine
 
 
+def _keep_kernel_overrides() -> None:
+    """Registers the platform's kernels no second time: vLLM 0.32 trips over numba objects when it does."""
+    from vllm.platforms import current_platform
+
+    type(current_platform).register_triton_kernel_overrides = classmethod(lambda _: None)
+
+
 def _record_steps(engine: Engine) -> None:
     model = engine.model
     plain_forward = model.plain_forward
@@ -168,6 +175,7 @@ def start(checkpoint: Path) -> Iterator[Callable[..., Engine]]:
 
     def start_one(decode_backend: str, **options: Any) -> Engine:
         engines.append(start_engine(checkpoint, decode_backend, **options))
+        _keep_kernel_overrides()
         return engines[-1]
 
     yield start_one

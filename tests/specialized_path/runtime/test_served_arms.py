@@ -1,5 +1,7 @@
 """Both arms, served by a real engine, against the recompute without any cache."""
 
+from itertools import pairwise
+
 import pytest
 
 pytestmark = pytest.mark.engine
@@ -55,7 +57,7 @@ def test_one_token_prompts_start_from_nothing_even_on_recycled_state(engine, ora
 
 
 def test_a_prompt_prefilled_in_chunks_is_continued_as_the_recompute_says(engine, oracle, prompts_of):
-    prompts = prompts_of([600, 1, 40], seed=300)
+    prompts = prompts_of([1, 40, 600], seed=300)
     outputs = engine.generate(prompts, 12)
     assert oracle.largest_errors(prompts, outputs) < oracle.tolerance
     assert engine.num_plain >= 3
@@ -102,7 +104,7 @@ def test_requests_that_arrive_between_decodes_take_the_step_off_the_path_and_giv
     outputs = _serve_staggered(candidate, prompts, start_steps=[0, 4, 8], max_tokens=16)
     assert oracle.largest_errors(prompts, outputs) < oracle.tolerance
     paths = [plan.path for plan in candidate.plans]
-    switches = sum(before != after for before, after in zip(paths, paths[1:], strict=False))
+    switches = sum(before != after for before, after in pairwise(paths))
     assert switches == 5
     assert candidate.reasons()["mixed"] == 2
 

@@ -85,7 +85,7 @@ def test_an_unknown_value_is_an_error_that_lists_the_allowed_ones(value):
 
 
 @pytest.mark.engine
-def test_an_engine_out_of_scope_does_not_start_and_lists_every_reason(checkpoint, start):
+def test_an_engine_out_of_scope_does_not_start_and_lists_every_reason(start):
     ngram = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 3}
     with pytest.raises(ValueError, match="latency_specialized") as refusal:
         start("latency_specialized", dtype="float16", enable_prefix_caching=True, speculative_config=ngram)

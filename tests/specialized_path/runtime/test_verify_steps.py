@@ -41,7 +41,7 @@ def _proposer(known, choose):
         drafts = []
         for i, new in enumerate(sampled):
             context = token_ids[i, : num_tokens[i]].tolist()
-            following = next(k[len(context) :] for k in known if k[: len(context)] == context)
+            following = next((k[len(context) :] for k in known if k[: len(context)] == context), [])
             length, num_right = choose()
             tokens = [t if j < num_right else (t + 1) % 256 for j, t in enumerate(following[:length])]
             drafts.append(tokens if new else [])
