@@ -64,7 +64,7 @@ class StepPlanner:
         if reason is None and num_rows % shape.query_len:
             reason = "padding-not-whole-requests"
         return StepPlan(
-            path="plain",
+            path="specialized" if reason is None else "plain",
             reason=reason or ("pure-decode" if shape.query_len == 1 else "uniform-verify"),
             num_reqs=shape.num_reqs,
             num_tokens=shape.num_tokens,
