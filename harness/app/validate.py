@@ -144,7 +144,8 @@ def collect_tiers(
             continue
         able, why_not = can_run(wanted)
         if wanted.rank > tier.rank:
-            recorder.gap(wanted, f"tier {wanted}", f"it was not asked for (--tier {tier})", broke=False)
+            reason = f"it was not asked for (--tier {tier})" + (f"; {why_not}" if why_not else "")
+            recorder.gap(wanted, f"tier {wanted}", reason, broke=False)
         elif not able:
             recorder.gap(wanted, f"tier {wanted}", why_not, broke=False)
         elif wanted is Tier.CPU:
