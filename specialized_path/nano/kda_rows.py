@@ -85,7 +85,7 @@ def _verify_rows(metadata: Any) -> KdaRows:
         tokens=tokens,
         lengths=lengths,
         window_slots=slots[:, 0],
-        window_offsets=accepted * 0,
+        window_offsets=accepted - 1,
         start_slots=slots.gather(1, (accepted - 1).unsqueeze(1)).squeeze(1),
         has_initial_state=torch.ones(count, dtype=torch.bool),
         end_slots=slots[:, : tokens.shape[1]],
