@@ -92,9 +92,9 @@ def clip(shown: Shown, num_characters: int) -> Shown:
 
 
 def format_number(value: float, num_digits: int = 3) -> str:
-    """Whole numbers with thousands separators; others to `num_digits` significant digits."""
-    if isinstance(value, int):
-        return f"{value:,}"
+    """Whole numbers from 1,000 are exact, with thousands separators; others have `num_digits` significant digits."""
+    if isinstance(value, int) or (value.is_integer() and 1000 <= abs(value) < 1e15):
+        return f"{int(value):,}"
     if value == 0:
         return "0"
     rounded = f"{value:.{num_digits - 1}e}"

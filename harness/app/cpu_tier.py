@@ -44,8 +44,8 @@ class CpuSizes:
     sampling_temperatures: tuple[float, ...] = (0.3, 1.0)
     num_structured_prompts: int = 12
     num_full_context_prompts: int = 3
-    timing_pairs: int = 6
-    timing_tokens: int = 48
+    timing_pairs: int = 8
+    timing_tokens: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

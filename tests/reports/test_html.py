@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.html import render_html
+from reports.html import NUM_ASKS_AT_TOP, NUM_LIMITS_AT_TOP, render_html
 from reports.view import build_view
 from tests.bundles.examples import CHECK_HELP
 from tests.reports.large import NUM_CHECKS, write_large
@@ -146,3 +146,20 @@ def test_a_large_bundle_gives_a_page_of_at_most_a_megabyte_and_a_half(tmp_path: 
     html = render_html(build_view(read_example(tmp_path / "b"), {}))
     assert len(html.encode("utf-8")) <= 1_500_000
     assert html.count('<article class="card ') == NUM_CHECKS
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_thing_to_ask_for_and_each_limit_is_listed_once_and_the_first_are_not_folded(
+    examples: dict[str, Path], name: str
+) -> None:
+    view = build_view(read_example(examples[name]), CHECK_HELP)
+    elements = list(parse_page(html_of(examples[name])).walk())
+    for section, items, at_top in (
+        ("asks", view.asks, NUM_ASKS_AT_TOP),
+        ("limits", view.limits, NUM_LIMITS_AT_TOP),
+    ):
+        (part,) = [e for e in elements if e.attributes.get("aria-labelledby") == section]
+        listed = [e for e in part.walk() if e.tag == "li"]
+        folded = [e for e in listed if any(a.tag == "details" for a in e.ancestors())]
+        assert len(listed) == len(items)
+        assert len(folded) == max(len(items) - at_top, 0)

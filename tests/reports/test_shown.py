@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import pytest
@@ -67,3 +68,8 @@ def test_a_clipped_text_says_that_it_is_a_part() -> None:
 def test_a_pointer_escapes_what_json_pointers_reserve() -> None:
     assert pointer("manifest.json", "files", "evidence/a~b", 0) == "manifest.json#/files/evidence~1a~0b/0"
     assert pointer("x.json", "a b\n") == "x.json#/a%20b%0A"
+
+
+@given(st.text(st.sampled_from("a\u0337\u0361\u0301"), max_size=12))
+def test_at_most_two_marks_are_painted_over_one_letter(text: str) -> None:
+    assert not re.search("[\u0337\u0361\u0301]{3}", visible(text))

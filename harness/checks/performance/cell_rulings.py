@@ -160,4 +160,4 @@ def load_lines(timing: CellTiming) -> tuple[str, ...]:
         f"pair {b.pair}, {b.arm}: {b.itl_ms:.3f} ms over {b.num_tokens} tokens a request"
         + ("" if b.load_1min is None else f", load {b.load_1min}")
         for b in timing.blocks
-    )
+    ) + tuple(f"left out: {reason}" for reason in timing.void_pairs)

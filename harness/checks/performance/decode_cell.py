@@ -20,6 +20,8 @@ MIN_FULL_STEP_SHARE = 0.5
 """Of the tokens after the first that each request must get in steps that hold the whole block."""
 MAX_CLIENT_DEVIATION = 0.15
 """By how much the client's inter-token time may differ from the ledger's: arrival jitter over a block."""
+MAX_VOID_PAIR_SHARE = 0.25
+"""Of a cell's pairs, how many may be left out because a block of theirs could not be timed, whatever its time."""
 MIN_COMMON_PREFIX_RATIO = 0.5
 """Of the A/A's common prefix with the baseline, what the timed answers of the candidate must share with it."""
 
@@ -48,6 +50,8 @@ class CellTiming:
     common_prefix: float
     """Mean share of the tokens that the two arms' timed answers have in common from the start."""
     blocks: tuple[BlockTiming, ...]
+    void_pairs: tuple[str, ...] = ()
+    """Pairs that were left out, with the reason."""
 
 
 def measure_cell(
@@ -69,15 +73,26 @@ def measure_cell(
     fallback = find_fallback(cell, steps, policy)
     if fallback is not None:
         return fallback
-    timed = [time_block(block, cell, steps[block.arm]) for block in cell.blocks]
-    void = [r for r in timed if isinstance(r, Ruling)]
-    if void:
-        return void[0]
-    blocks = tuple(b for b in timed if isinstance(b, BlockTiming))
-    return find_client_fault(blocks) or _compare(cell, blocks, policy)
+    timed = [(block.pair, time_block(block, cell, steps[block.arm])) for block in cell.blocks]
+    broken = [t for _, t in timed if isinstance(t, Ruling) and t.outcome is not Outcome.INCONCLUSIVE]
+    if broken:
+        return broken[0]
+    void = {pair: t.message for pair, t in timed if isinstance(t, Ruling)}
+    num_pairs = len({block.pair for block in cell.blocks})
+    if len(void) > MAX_VOID_PAIR_SHARE * num_pairs or num_pairs - len(void) < policy.min_timing_blocks:
+        return _void(
+            Outcome.INCONCLUSIVE,
+            f"{cell.cell}: {len(void)} of {num_pairs} pairs could not be timed. {next(iter(void.values()))}",
+            "Time on a quieter machine, or longer answers.",
+            list(void.values()),
+        )
+    blocks = tuple(t for pair, t in timed if isinstance(t, BlockTiming) and pair not in void)
+    return _compare(cell, blocks, policy, tuple(void.values()))
 
 
-def _compare(cell: TimingEvidence, blocks: Sequence[BlockTiming], policy: Policy) -> CellTiming:
+def _compare(
+    cell: TimingEvidence, blocks: Sequence[BlockTiming], policy: Policy, void_pairs: tuple[str, ...]
+) -> CellTiming:
     reference, other = (_by_pair(blocks, arm) for arm in cell.compares)
     pairs = sorted(reference)
     return CellTiming(
@@ -86,6 +101,7 @@ def _compare(cell: TimingEvidence, blocks: Sequence[BlockTiming], policy: Policy
         other_itl_ms=fmean(other.values()),
         common_prefix=_common_prefix(cell),
         blocks=tuple(blocks),
+        void_pairs=void_pairs,
     )
 
 
@@ -192,7 +208,7 @@ def time_block(block: TimingBlock, cell: TimingEvidence, steps: TokenSteps) -> B
         )
     client = [_client_itl_ms(i, ts, common) for i, ts in zip(block.items, tokens, strict=True)]
     known = [ms for ms in client if ms is not None]
-    return BlockTiming(
+    timing = BlockTiming(
         pair=block.pair,
         arm=block.arm,
         itl_ms=sum(elapsed_ns) / per_request / 1e6,
@@ -200,6 +216,7 @@ def time_block(block: TimingBlock, cell: TimingEvidence, steps: TokenSteps) -> B
         num_tokens=round(per_request),
         load_1min=block.load_1min,
     )
+    return find_client_fault(timing) or timing
 
 
 def _is_full(step: TokenStep, batch: int) -> bool:
@@ -215,21 +232,19 @@ def _client_itl_ms(item: SuiteItem, tokens: Sequence[TokenStep], common: set[int
     return (timed[-1] - timed[0]) / (len(timed) - 1) if len(timed) > 1 else None
 
 
-def find_client_fault(blocks: Sequence[BlockTiming]) -> Ruling | None:
+def find_client_fault(timing: BlockTiming) -> Ruling | None:
     """The client must have seen the pace that the ledger claims."""
-    unknown = [b for b in blocks if b.client_itl_ms is None]
-    if unknown:
-        text = f"{len(unknown)} of {len(blocks)} timed blocks lack one arrival time a token at the client."
+    where = f"pair {timing.pair}, {timing.arm}"
+    if timing.client_itl_ms is None:
+        text = f"{where}: the client lacks one arrival time a token."
         return _void(Outcome.INCONCLUSIVE, text, "Stream the timed requests, one token an event.")
-    off = [
-        f"pair {b.pair} {b.arm}: ledger {b.itl_ms:.3f} ms, client {b.client_itl_ms:.3f} ms"
-        for b in blocks
-        if b.client_itl_ms is not None and abs(b.client_itl_ms / b.itl_ms - 1) > MAX_CLIENT_DEVIATION
-    ]
-    if not off:
+    if abs(timing.client_itl_ms / timing.itl_ms - 1) <= MAX_CLIENT_DEVIATION:
         return None
-    text = f"In {len(off)} of {len(blocks)} timed blocks the client saw another pace than the ledger by over 15 %."
-    return _void(Outcome.INCONCLUSIVE, text, "Time on a quieter machine, or longer answers.", off)
+    text = (
+        f"{where}: the client saw another pace ({timing.client_itl_ms:.3f} ms) than the ledger "
+        f"({timing.itl_ms:.3f} ms) by over {MAX_CLIENT_DEVIATION:.0%}."
+    )
+    return _void(Outcome.INCONCLUSIVE, text, "Time on a quieter machine, or longer answers.")
 
 
 def _common_prefix(cell: TimingEvidence) -> float:

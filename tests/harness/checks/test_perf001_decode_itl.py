@@ -162,6 +162,36 @@ def test_a_client_that_saw_another_pace_than_the_ledger_is_inconclusive() -> Non
     assert finding.outcome is Outcome.INCONCLUSIVE and "another pace" in finding.message
 
 
+def deaf_client_in(pairs: set[int]) -> Finding:
+    def changed(blocks: Blocks) -> Blocks:
+        return [
+            b.model_copy(
+                update={
+                    "items": tuple(
+                        i.model_copy(update={"token_times_ms": tuple(t / 2 for t in i.token_times_ms)})
+                        for i in b.items
+                    )
+                }
+            )
+            if b.pair in pairs and b.arm is Arm.CANDIDATE
+            else b
+            for b in blocks
+        ]
+
+    return with_blocks(changed)
+
+
+def test_one_pair_that_could_not_be_timed_is_left_out_whole_and_named() -> None:
+    finding = deaf_client_in({2})
+    assert finding.outcome is Outcome.PASS
+    assert finding.measurements[0].n == 5
+    assert any("left out" in line and "pair 2" in line for line in finding.details)
+
+
+def test_more_than_a_quarter_of_the_pairs_left_out_is_no_measurement() -> None:
+    assert deaf_client_in({1, 2}).outcome is Outcome.INCONCLUSIVE
+
+
 def test_timed_answers_that_are_not_the_baselines_show_no_speed() -> None:
     finding = with_blocks(each_item(lambda i: i.model_copy(update={"token_ids": (0,) * 16}), Arm.CANDIDATE))
     assert finding.outcome is Outcome.INCONCLUSIVE and "computed the same thing" in finding.message
