@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -60,6 +61,8 @@ class CpuRun:
     arms: tuple[Arm, ...] = tuple(Arm)
     sizes: CpuSizes = field(default_factory=CpuSizes)
     open_session: Callable[[ArmPlan], ArmSession] = open_session
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set once the run is ending: nothing further is begun, and what breaks from then on is no finding."""
 
 
 def collect_cpu_tier(run: CpuRun) -> None:
@@ -83,6 +86,7 @@ def collect_cpu_tier(run: CpuRun) -> None:
         run.recorder.gap(Tier.CPU, "the rest of the run", "interrupted by the user", broke=False)
         raise
     finally:
+        run.stopping.set()
         pool.shutdown(wait=False, cancel_futures=True)
         for session in sessions.values():
             session.close(run.recorder)
@@ -186,7 +190,7 @@ def collect_suites(run: CpuRun, sessions: Mapping[Arm, ArmSession], pool: Thread
 def run_on(run: CpuRun, sessions: Mapping[Arm, ArmSession], arm: Arm, suite: Suite) -> None:
     """Runs one suite on one arm, unless its evidence is there already."""
     recorder = run.recorder
-    if recorder.evidence.suite(suite.name, arm, Tier.CPU) is not None:
+    if run.stopping.is_set() or recorder.evidence.suite(suite.name, arm, Tier.CPU) is not None:
         return
     session = sessions.get(arm)
     if session is None or not session.alive:
@@ -197,13 +201,14 @@ def run_on(run: CpuRun, sessions: Mapping[Arm, ArmSession], arm: Arm, suite: Sui
         session.begin_suite(suite.name)
         items = run_suite(suite, session.completer, progress_every(recorder, arm, suite.name))
     except EngineError as error:
-        recorder.gap(
-            Tier.CPU,
-            f"suite {suite.name} on {arm}",
-            error.message,
-            broke=True,
-            details=error.log_tail.splitlines(),
-        )
+        if not run.stopping.is_set():
+            recorder.gap(
+                Tier.CPU,
+                f"suite {suite.name} on {arm}",
+                error.message,
+                broke=True,
+                details=error.log_tail.splitlines(),
+            )
         return
     recorder.record(
         SuiteEvidence(

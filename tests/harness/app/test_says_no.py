@@ -6,13 +6,14 @@ clean run is reused, since none of the edited files is imported while the switch
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from bundles.reader import read_bundle
-from harness.app.cpu_tier import CpuRun, collect_cpu_tier
+from harness.app.cpu_tier import CpuRun, CpuSizes, collect_cpu_tier
 from harness.app.validate import validate
 from harness.model.evidence import ArmEvidence, LedgerEvidence, SuiteEvidence
 from harness.model.judgement import Judgement
@@ -29,6 +30,7 @@ class Fault:
     file: str
     old: str
     new: str
+    imports: str = ""
 
 
 SILENT_FALL_BACK = Fault(
@@ -39,8 +41,13 @@ SILENT_FALL_BACK = Fault(
 STATE_DROPPED = Fault(
     file="specialized_path/runtime/reference_provider.py",
     old="            weights.layer.recurrent_states(),\n            slot,\n",
-    new="            weights.layer.recurrent_states().clone() if len(x) > 1 else weights.layer.recurrent_states(),\n"
-    "            slot,\n",
+    new="            *(\n"
+    "                # The step works on a copy of its requests' states, so that none is written back.\n"
+    "                (torch.cat([states[:1], states[slot]]), torch.arange(1, len(slot) + 1))\n"
+    "                if len(x) > 1 and (states := weights.layer.recurrent_states()) is not None\n"
+    "                else (weights.layer.recurrent_states(), slot)\n"
+    "            ),\n",
+    imports="import torch\n",
 )
 TEMPERATURE_IGNORED = Fault(
     file="specialized_path/runtime/executor.py",
@@ -51,13 +58,30 @@ TEMPERATURE_IGNORED = Fault(
 )
 
 
-def judge_fault(fault: Fault, clean: Run, folder: Path) -> tuple[ExitCode, Judgement]:
+FAULTS = {
+    "silent fall-back to the plain forward": (SILENT_FALL_BACK, "COR003"),
+    "KDA state update dropped at batch > 1": (STATE_DROPPED, "COR001"),
+    "temperature ignored": (TEMPERATURE_IGNORED, "SCO001"),
+}
+FAULT_SIZES = CpuSizes(
+    num_greedy_prompts=16,
+    num_forced_prompts=8,
+    num_sampling_prompts=12,
+    num_structured_prompts=4,
+    num_full_context_prompts=1,
+)
+"""Enough to show a fault; the clean run asks for enough to show that there is none."""
+
+
+def judge_fault(fault: Fault, clean: Run, folder: Path) -> Judgement:
     """The judgement of a change with the fault; only the candidate is served anew."""
     repo = copy_subject(folder / "repo")
     path = repo / fault.file
     source = path.read_text()
     assert source.count(fault.old) == 1, "the fault no longer fits the source"
-    path.write_text(source.replace(fault.old, fault.new))
+    path.write_text(
+        source.replace(fault.old, fault.new).replace("from torch", f"{fault.imports}from torch", 1)
+    )
     git(repo, "commit", "--quiet", "--all", "--message", "a bad change")
 
     def collect_candidate(run: CpuRun) -> None:
@@ -65,10 +89,23 @@ def judge_fault(fault: Fault, clean: Run, folder: Path) -> tuple[ExitCode, Judge
             known = isinstance(record, (ArmEvidence, LedgerEvidence, SuiteEvidence))
             if known and record.arm is not Arm.CANDIDATE:
                 run.recorder.record(record)
-        collect_cpu_tier(replace(run, arms=(Arm.CANDIDATE,)))
+        collect_cpu_tier(replace(run, arms=(Arm.CANDIDATE,), sizes=FAULT_SIZES))
 
     result = validate(validate_options(repo, folder / "bundle"), collect_cpu=collect_candidate)
-    return result.exit_code, read_bundle(folder / "bundle").judgement
+    judgement = read_bundle(folder / "bundle").judgement
+    assert result.exit_code is judgement.exit_code
+    return judgement
+
+
+@pytest.fixture(scope="module")
+def faulty(clean_run: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judgement]:
+    """The judgement of each fault by name; the faulty candidates are served side by side."""
+
+    def judged(name: str) -> Judgement:
+        return judge_fault(FAULTS[name][0], clean_run, tmp_path_factory.mktemp("fault"))
+
+    with ThreadPoolExecutor(len(FAULTS)) as pool:
+        return dict(zip(FAULTS, pool.map(judged, FAULTS), strict=True))
 
 
 def failed(judgement: Judgement) -> set[str]:
@@ -79,23 +116,19 @@ def test_the_clean_path_passes_all_that_a_cpu_can_show_and_stays_undecided_for_t
     clean_run: Run,
 ) -> None:
     outcomes = {check.check: check.outcome for check in clean_run.judgement.checks}
-    open_checks = {name for name, outcome in outcomes.items() if not outcome.lets_through}
-    assert (clean_run.judgement.verdict, open_checks) == (Verdict.UNDECIDED, {"PERF002"})
-    assert clean_run.exit_code is ExitCode.UNDECIDED
-    assert outcomes["PERF002"] is Outcome.NOT_RUN
+    # Timing on a busy machine may decide nothing; it must never fail here.
+    timing = outcomes.pop("PERF001")
+    speed_up = outcomes.pop("PERF002")
+    assert {name for name, outcome in outcomes.items() if outcome is not Outcome.PASS} == set()
+    assert timing in (Outcome.PASS, Outcome.INCONCLUSIVE)
+    assert speed_up is Outcome.NOT_RUN
+    assert (clean_run.judgement.verdict, clean_run.exit_code) == (Verdict.UNDECIDED, ExitCode.UNDECIDED)
 
 
-@pytest.mark.parametrize(
-    ("fault", "check"),
-    [
-        pytest.param(SILENT_FALL_BACK, "COR003", id="silent fall-back to the plain forward"),
-        pytest.param(STATE_DROPPED, "COR001", id="KDA state update dropped at batch > 1"),
-        pytest.param(TEMPERATURE_IGNORED, "SCO001", id="temperature ignored"),
-    ],
-)
+@pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_rejected_by_the_check_named_for_it(
-    fault: Fault, check: str, clean_run: Run, tmp_path: Path
+    name: str, faulty: dict[str, Judgement]
 ) -> None:
-    exit_code, judgement = judge_fault(fault, clean_run, tmp_path)
-    assert (exit_code, judgement.verdict) == (ExitCode.REJECT, Verdict.REJECT)
-    assert check in failed(judgement)
+    judgement = faulty[name]
+    assert (judgement.exit_code, judgement.verdict) == (ExitCode.REJECT, Verdict.REJECT)
+    assert FAULTS[name][1] in failed(judgement)
