@@ -13,8 +13,11 @@ PROMPTS = [b"Hello", b"The quick brown fox jumps over the lazy dog.", b"A"]
 
 @pytest.fixture(scope="module")
 def weights():
-    """Weights of the default sizes."""
-    return seeded_weights(CONFIG, seed=0)
+    """Weights of the default sizes; one thread, since more of them only wait for each other here."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield seeded_weights(CONFIG, seed=0)
+    torch.set_num_threads(num_threads)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Padding rows of a step: whole requests without tokens, whose slots are null."""
 
 import dataclasses
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -89,22 +90,34 @@ def _restore_caches(engine, copies):
         cache[:NUM_COMPARED_SLOTS].copy_(copy)
 
 
-class _padded_context:
-    """Gives the KV insert one negative slot per padding row while it lasts, as a padded step would."""
+@contextmanager
+def _padded_context(engine, num_rows):
+    """While it lasts, the step has `num_rows` padding rows.
 
-    def __init__(self, engine, num_rows):
-        self._names = [layer.self_attn.attn.layer_name for layer in engine.model.model.layers if layer.is_mla]
-        self._num_rows = num_rows
+    The KV insert gets a negative slot for each, and what the engine's attention leaves in their rows is NaN,
+    as its uninitialised output may be.
+    """
+    context = get_forward_context()
+    kept = context.attn_metadata, context.slot_mapping
+    metadata, slots = dict(kept[0]), dict(kept[1])
+    attentions = [layer.self_attn.attn for layer in engine.model.model.layers if layer.is_mla]
+    for attention in attentions:
+        name = attention.layer_name
+        num_tokens = metadata[name].num_actual_tokens
+        slots[name] = torch.cat((slots[name][:num_tokens], slots[name].new_full((num_rows,), -1)))
+        metadata[name] = dataclasses.replace(metadata[name], slot_mapping=slots[name])
+        attention.forward = _poison_rows(attention.forward, num_tokens)
+    context.attn_metadata, context.slot_mapping = metadata, slots
+    yield
+    context.attn_metadata, context.slot_mapping = kept
+    for attention in attentions:
+        del attention.forward
 
-    def __enter__(self):
-        self._context = get_forward_context()
-        self._kept = self._context.attn_metadata, self._context.slot_mapping
-        metadata, slots = dict(self._kept[0]), dict(self._kept[1])
-        for name in self._names:
-            padding = slots[name].new_full((self._num_rows,), -1)
-            slots[name] = torch.cat((slots[name][: metadata[name].num_actual_tokens], padding))
-            metadata[name] = dataclasses.replace(metadata[name], slot_mapping=slots[name])
-        self._context.attn_metadata, self._context.slot_mapping = metadata, slots
 
-    def __exit__(self, *_):
-        self._context.attn_metadata, self._context.slot_mapping = self._kept
+def _poison_rows(forward, first_row):
+    def poisoned(*args):
+        output = forward(*args)
+        output[first_row:] = float("nan")
+        return output
+
+    return poisoned
