@@ -143,6 +143,14 @@ def remove_bundle(folder: Path) -> None:
     Raises:
         ConfigurationError: the folder holds a file that no bundle has; nothing is deleted then.
     """
+    if any(folder.iterdir()) and not any(
+        (folder / name).exists() for name in (EVIDENCE_FOLDER, MANIFEST_JSON)
+    ):
+        raise ConfigurationError(
+            "out-not-a-bundle",
+            f"{folder} is not empty and holds no earlier bundle, so nothing in it was replaced.",
+            "Give a new folder with --out.",
+        )
     entries = sorted(folder.rglob("*"), reverse=True)
     for entry in entries:
         relative = entry.relative_to(folder).as_posix().removesuffix(UNFINISHED_SUFFIX)

@@ -19,7 +19,6 @@ from harness.cli_options import (
     option,
     output,
     output_options,
-    policy_option,
     repo_option,
 )
 from harness.model.errors import FasttrackError
@@ -93,16 +92,24 @@ def verify(bundle: Path, **options: Any) -> CommandResult:
 @cli.command(epilog=_EPILOG)
 @click.argument("bundles", type=PATH, nargs=-1, required=True)
 @repo_option
-@option("--head", "The commit that is about to be merged.", show_default="the one that the bundles judge")
-@policy_option
+@option("--base", "What it is merged into.", show_default="the default branch")
+@option("--head", "The commit that is about to be merged.", default="HEAD", show_default=True)
+@option("--policy", "Policy file.", type=PATH, show_default="the one of the merge base")
 @output_options
 def gate(
-    bundles: tuple[Path, ...], repo: Path, head: str | None, policy: Path | None, **options: Any
+    bundles: tuple[Path, ...],
+    repo: Path,
+    base: str | None,
+    head: str,
+    policy: Path | None,
+    **options: Any,
 ) -> CommandResult:
     """Decide from bundles whether a change may be merged."""
     from harness import app
 
-    return app.gate(GateOptions(bundles=bundles, repo=repo, head=head, policy=policy, output=output(options)))
+    return app.gate(
+        GateOptions(bundles=bundles, repo=repo, base=base, head=head, policy=policy, output=output(options))
+    )
 
 
 @cli.command(epilog=_EPILOG)
@@ -148,9 +155,11 @@ def _run(arguments: list[str]) -> int:
 
 def _print(text: str) -> None:
     """Writes to stdout; a reader that went away does not change how the command ended."""
-    if not text:
+    if not text or sys.stdout is None:
         return
     try:
+        encoding = sys.stdout.encoding or "ascii"
+        text = text.encode(encoding, "backslashreplace").decode(encoding)
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:

@@ -77,8 +77,15 @@ def change(options: Mapping[str, Any]) -> ChangeOptions:
 
 def output(options: Mapping[str, Any]) -> OutputOptions:
     """How the shared options ask for the result."""
-    color = wants_color(options["color"], os.environ, sys.stdout.isatty())
-    return OutputOptions(format=cast(Format, options["format"]), color=color, quiet=options["quiet"])
+    stdout = sys.stdout
+    color = wants_color(options["color"], os.environ, stdout is not None and stdout.isatty())
+    encoding = (getattr(stdout, "encoding", None) or "ascii").lower().replace("-", "")
+    return OutputOptions(
+        format=cast(Format, options["format"]),
+        color=color,
+        ascii_only=not encoding.startswith("utf"),
+        quiet=options["quiet"],
+    )
 
 
 def wants_color(choice: str, environment: Mapping[str, str], is_terminal: bool) -> bool:

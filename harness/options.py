@@ -18,6 +18,8 @@ class OutputOptions:
     format: Format = "text"
     color: bool = False
     """Already decided from `--color`, the environment and the terminal."""
+    ascii_only: bool = False
+    """Whether stdout takes nothing but ASCII."""
     quiet: bool = False
     """No progress on stderr."""
 
@@ -81,10 +83,12 @@ class GateOptions:
 
     bundles: tuple[Path, ...]
     repo: Path
-    head: str | None
-    """The commit that is about to be merged; None: whichever the bundles judge."""
+    base: str | None
+    """What it is merged into; None: the default branch."""
+    head: str
+    """The commit that is about to be merged."""
     policy: Path | None
-    """The gating repository's own policy; None: its default place below `repo`."""
+    """The gating repository's own policy; None: the one of the merge base."""
     output: OutputOptions
 
 

@@ -74,6 +74,10 @@ class ArmSession(Protocol):
         """It can be asked again."""
         ...
 
+    def kill(self) -> None:
+        """Ends it at once, also while it starts; requests in flight fail."""
+        ...
+
     def close(self, recorder: Recorder) -> None:
         """Stops it and records what it leaves: the arm, its ledger, its coverage. Safe to call twice."""
         ...
@@ -114,6 +118,7 @@ class EngineSession:
         self._failure = ""
         self._log_tail: tuple[str, ...] = ()
         self._paused = False
+        self._killed = False
         self._closed = False
         self.command = self._spec.public_command
         self.ready_s: float | None = None
@@ -174,16 +179,23 @@ class EngineSession:
         if self._plan.with_coverage:
             self._server.rpc("fasttrack_coverage_save")
 
+    def kill(self) -> None:
+        """Kills the server; that is no death of the engine's own."""
+        self._killed = True
+        self._server.kill()
+
     def close(self, recorder: Recorder) -> None:
         """Stops the server in good order and records arm, ledger and coverage."""
         if self._closed:
             return
         self._closed = True
-        died = self._client is not None and not self._server.is_running
+        died = self._client is not None and not self._server.is_running and not self._killed
         self._wind_down(recorder)
         reading = read_ledger(self._spec.ledger_dir, self._nonce)
         if died:
             self._failure = "the engine died before it was stopped"
+        elif self._killed:
+            self._failure = "stopped before its work was done"
         if died and not self._log_tail:
             self._log_tail = self._server.log_tail
         self._record_arm(recorder, reading)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from bundles.contents import Bundle
 from bundles.reader import read_bundle
 from bundles.verify import Difference, VerifyResult, verify_bundle
 from harness.app.judging import decide, known_checks, render_report
-from harness.app.validate import render_judgement
-from harness.config import DEFAULT_POLICY, decode_configuration, load_policy, read_configuration
-from harness.facts.git import Repository
+from harness.app.validate import configuration_text, render_judgement
+from harness.config import DEFAULT_MANIFEST, DEFAULT_POLICY, load_policy
+from harness.facts.git import Diff, Repository
+from harness.model.change import EMPTY_TREE, Change
+from harness.model.errors import ConfigurationError
+from harness.model.evidence import ChangedFilesEvidence
 from harness.model.finding import Finding
 from harness.model.judgement import Judgement
 from harness.model.words import ExitCode, Outcome, Principle, Tier, Verdict
@@ -21,12 +26,18 @@ _WORST_FIRST = (Verdict.REJECT, Verdict.UNDECIDED, Verdict.ADMIT)
 
 
 def report(options: ReportOptions) -> CommandResult:
-    """Renders the report of a bundle; the bundle's own copy is only written when it is missing from `--out`."""
+    """Shows a bundle's judgement and, with `--out`, renders its report into another file."""
     bundle = read_bundle(options.bundle)
     judgement = bundle.judgement
     if options.out is not None:
+        if options.out.resolve().is_relative_to(options.bundle.resolve()):
+            raise ConfigurationError(
+                "out-in-bundle",
+                f"{options.out} lies in the bundle, which holds a report already.",
+                "Name another file.",
+            )
         options.out.write_text(render_report(bundle), encoding="utf-8")
-    text = render_judgement(judgement, options.bundle, options.output.format, color=options.output.color)
+    text = render_judgement(judgement, options.bundle, options.output)
     return CommandResult(text=text, exit_code=judgement.exit_code)
 
 
@@ -80,20 +91,20 @@ def render_verify_json(result: VerifyResult, findings: Sequence[Finding]) -> str
 def gate(options: GateOptions) -> CommandResult:
     """Decides from bundles whether a change may be merged.
 
-    Nothing that can be recomputed is believed: each bundle is verified and judged again under the gate's own
-    policy. One bundle that is not intact or of another commit leaves nothing to decide on.
+    Nothing that can be recomputed is believed: change, diff, manifest and policy are read from the gating
+    repository, each bundle is verified and held against them, and judged again under that policy. One bundle that
+    does not fit leaves nothing to decide on.
     """
-    policy_text, head = gate_terms(options)
-    load_policy(policy_text, known_checks=known_checks())
-    lines: list[str] = []
+    terms = gate_terms(options)
+    lines: list[str] = [f"change: {terms.change.merge_base[:12]}..{terms.change.head[:12]}"]
     findings: list[Finding] = []
     verdicts: list[Verdict] = []
     codes: list[ExitCode] = []
     for folder in options.bundles:
-        judgement, problems = judge_for_gate(folder, policy_text, head)
+        judgement, problems = judge_for_gate(folder, terms)
         findings += problems
         lines += [f"{folder.name}: {p.subject}: {p.message}" for p in problems]
-        if judgement is None or problems:
+        if judgement is None:
             codes.append(ExitCode.HARNESS)
             verdicts.append(Verdict.UNDECIDED)
             continue
@@ -114,29 +125,60 @@ def gate(options: GateOptions) -> CommandResult:
     return CommandResult(text="\n".join([f"gate: {verdict}", *lines]), exit_code=code)
 
 
-def gate_terms(options: GateOptions) -> tuple[str, str | None]:
-    """The policy text of the gating repository and the commit that is about to be merged."""
-    head = None
-    if options.head is not None:
-        head = Repository(options.repo).resolve(options.head)
-    path = options.policy or options.repo / DEFAULT_POLICY
-    return decode_configuration(read_configuration(path, "policy"), str(path), "policy"), head
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateTerms:
+    """What the gating repository itself says of the change."""
+
+    change: Change
+    diff: Diff
+    manifest_text: str
+    policy_text: str
 
 
-def judge_for_gate(
-    folder: Path, policy_text: str, head: str | None
-) -> tuple[Judgement | None, list[Finding]]:
-    """The bundle's judgement under the gate's policy, and why it cannot be used where that is so."""
+def gate_terms(options: GateOptions) -> GateTerms:
+    """Reads change, diff, manifest and policy from the gating repository; raises `ConfigurationError`."""
+    repository = Repository(options.repo)
+    change, diff = repository.change(options.base, options.head)
+    held_by = change.head if change.merge_base == EMPTY_TREE else change.merge_base
+    policy_text = configuration_text(repository, options.policy, "policy", DEFAULT_POLICY, held_by)
+    load_policy(policy_text, known_checks=known_checks())
+    return GateTerms(
+        change=change,
+        diff=diff,
+        manifest_text=configuration_text(repository, None, "manifest", DEFAULT_MANIFEST, change.head),
+        policy_text=policy_text,
+    )
+
+
+def judge_for_gate(folder: Path, terms: GateTerms) -> tuple[Judgement | None, list[Finding]]:
+    """The bundle's judgement under the gate's terms; None, and why, when it cannot be used."""
     result = verify_bundle(folder, decide, render_report)
-    problems = [difference_finding(d) for d in result.differences]
     if not result.intact:
-        return None, problems
+        return None, [difference_finding(d) for d in result.differences]
     bundle = read_bundle(folder)
-    if head is not None and bundle.change.head != head:
-        stale = Difference(
-            slug="bundle-stale",
-            where="change.json#/head",
-            message=f"The bundle judges {bundle.change.head[:12]}, the head is {head[:12]}: it is stale.",
-        )
-        return None, [difference_finding(stale)]
-    return decide(bundle.manifest_text, policy_text, bundle.change, bundle.records), []
+    misfits = find_misfits(bundle, terms)
+    if misfits:
+        return None, [difference_finding(m) for m in misfits]
+    return decide(terms.manifest_text, terms.policy_text, bundle.change, bundle.records), []
+
+
+def find_misfits(bundle: Bundle, terms: GateTerms) -> list[Difference]:
+    """Where the bundle speaks of another change than the one at the gate, or of a part of it."""
+    change, found = bundle.change, []
+    if change.head != terms.change.head:
+        text = f"It judges {change.head[:12]}, the head is {terms.change.head[:12]}: it is stale."
+        found.append(Difference(slug="bundle-stale", where="change.json#/head", message=text))
+    if change.merge_base != terms.change.merge_base:
+        text = f"It compares with {change.merge_base[:12]}, the merge base is {terms.change.merge_base[:12]}."
+        found.append(Difference(slug="bundle-other-base", where="change.json#/merge_base", message=text))
+    if change.limited_to:
+        text = "It was made with --paths and leaves out a part of the change."
+        found.append(Difference(slug="bundle-of-a-part", where="change.json#/limited_to", message=text))
+    if bundle.manifest_text != terms.manifest_text:
+        text = "Its manifest is not the one of the head commit."
+        found.append(Difference(slug="bundle-other-manifest", where="fasttrack.toml", message=text))
+    records = [r for r in bundle.records if isinstance(r, ChangedFilesEvidence)]
+    if len(records) != 1 or records[0].files != terms.diff.files or records[0].num_not_judged:
+        text = "Its list of changed files is not the diff of the gating repository."
+        found.append(Difference(slug="bundle-other-diff", where="evidence", message=text))
+    return found

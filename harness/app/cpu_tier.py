@@ -7,11 +7,13 @@ that cannot be collected leaves a `GapEvidence` that says why, and the rest goes
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +32,7 @@ from perf_sweeps.decode_latency import time_decode
 
 SEED = 20_261
 """Seed of prompts and checkpoint."""
+BUILD_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +90,11 @@ def collect_cpu_tier(run: CpuRun) -> None:
         raise
     finally:
         run.stopping.set()
-        pool.shutdown(wait=False, cancel_futures=True)
+        if sys.exc_info()[0] is not None:
+            for session in sessions.values():
+                session.kill()
+        # No thread may begin, or record, anything after this function has returned.
+        pool.shutdown(wait=True, cancel_futures=True)
         for session in sessions.values():
             session.close(run.recorder)
 
@@ -100,22 +107,32 @@ def build_checkpoint(run: CpuRun) -> Path:
     out = run.workdir / "nano"
     run.recorder.progress.say("building the miniature model")
     arguments = [a.replace("{out}", str(out)) for a in run.manifest.models.nano.build]
-    done = subprocess.run(
+    builder = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=run.workdir,
         env=subject_environment(run.import_path) | {"HOME": str(run.workdir)},
-        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        check=False,
-        timeout=300,
+        start_new_session=True,
     )
-    if done.returncode != 0:
+    try:
+        _, log = builder.communicate(timeout=BUILD_TIMEOUT_S)
+        failure = f"exit {builder.returncode}" if builder.returncode else ""
+    except subprocess.TimeoutExpired:
+        log, failure = "", f"not done within {BUILD_TIMEOUT_S} s"
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(builder.pid, signal.SIGKILL)
+        builder.wait()
+    if failure:
         raise EngineError(
             "nano-build-failed",
-            f"the miniature model could not be built (exit {done.returncode})",
+            f"the miniature model could not be built ({failure})",
             "see [models.nano] build in the manifest",
-            log_tail="\n".join(done.stderr.splitlines()[-20:]),
+            log_tail="\n".join(log.splitlines()[-20:]),
         )
     return out
 
@@ -143,9 +160,13 @@ def start_arms(
         run.recorder.progress.say(f"{arm}: starting the engine")
         session = run.open_session(plan)
         sessions[arm] = session
+        if run.stopping.is_set():
+            return
         try:
             session.start()
         except EngineError as error:
+            if run.stopping.is_set():
+                return
             run.recorder.gap(
                 Tier.CPU, f"arm {arm}", error.message, broke=True, details=error.log_tail.splitlines()
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -28,10 +30,12 @@ from harness.model.evidence import ChangedFilesEvidence, SubjectEvidence
 from harness.model.judgement import Judgement
 from harness.model.manifest import Manifest
 from harness.model.words import ExitCode, Tier
-from harness.options import ChangeOptions, CommandResult, Format, ValidateOptions
+from harness.options import ChangeOptions, CommandResult, OutputOptions, ValidateOptions
 from reports.markdown import render_markdown
 from reports.text import render_text
 from reports.view import build_view
+
+RUN_FOLDER = "fasttrack-run-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +55,11 @@ def read_question(options: ChangeOptions) -> Question:
     repository = Repository(options.repo)
     change, diff = repository.change(options.base, options.head, options.paths)
     manifest_text = configuration_text(
-        repository, options.manifest, "manifest", DEFAULT_MANIFEST, (change.head,)
+        repository, options.manifest, "manifest", DEFAULT_MANIFEST, change.head
     )
-    # The policy of the merge base comes first: a change must not weaken what it is held to.
-    commits = (change.head,) if change.merge_base == EMPTY_TREE else (change.merge_base, change.head)
-    policy_text = configuration_text(repository, options.policy, "policy", DEFAULT_POLICY, commits)
+    # The policy of the merge base: a change must not bring what it is held to.
+    held_by = change.head if change.merge_base == EMPTY_TREE else change.merge_base
+    policy_text = configuration_text(repository, options.policy, "policy", DEFAULT_POLICY, held_by)
     manifest = load_manifest(manifest_text)
     load_policy(policy_text, known_checks=known_checks())
     changed = ChangedFilesEvidence(
@@ -76,18 +80,17 @@ def read_question(options: ChangeOptions) -> Question:
 
 
 def configuration_text(
-    repository: Repository, given: Path | None, kind: str, default: str, commits: tuple[str, ...]
+    repository: Repository, given: Path | None, kind: str, default: str, commit: str
 ) -> str:
-    """The text of the file that was named, or of the default file as committed in the first commit that has it."""
+    """The text of the file that was named, or of the default file as the commit has it."""
     if given is not None:
         content = read_configuration(given, kind)
     else:
-        found = (repository.read(commit, default) for commit in commits)
-        first = next((content for content in found if content is not None), None)
+        first = repository.read(commit, default)
         if first is None:
             raise ConfigurationError(
                 f"no-{kind}",
-                f"There is no {default} in commit {commits[-1][:12]}.",
+                f"There is no {default} in commit {commit[:12]}.",
                 f"Commit one, or name one with --{kind}. README.md shows how to begin.",
             )
         content = first
@@ -115,6 +118,9 @@ def validate(
         collect_tiers(question, options.change.tier, recorder, collect_cpu)
     except KeyboardInterrupt:
         interrupted = True
+        for tier in load_policy(question.policy_text).required:
+            if tier not in (Tier.STATIC, Tier.CPU):
+                recorder.gap(tier, f"tier {tier}", "the run was interrupted before it", broke=False)
     progress.say("judging")
     judgement = decide(
         question.manifest_text, question.policy_text, question.change, recorder.evidence.records
@@ -127,7 +133,7 @@ def validate(
         render_report=render_report,
     )
     progress.say(f"report: {options.out / 'report.html'}")
-    text = render_judgement(judgement, options.out, options.output.format, color=options.output.color)
+    text = render_judgement(judgement, options.out, options.output)
     return CommandResult(text=text, exit_code=ExitCode.INTERRUPTED if interrupted else judgement.exit_code)
 
 
@@ -149,8 +155,18 @@ def collect_tiers(
         elif not able:
             recorder.gap(wanted, f"tier {wanted}", why_not, broke=False)
         elif wanted is Tier.CPU:
-            with tempfile.TemporaryDirectory(prefix="fasttrack-run-", ignore_cleanup_errors=True) as folder:
+            remove_abandoned_folders()
+            prefix = f"{RUN_FOLDER}{os.getpid()}-"
+            with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
                 run_cpu_tier(question, recorder, Path(folder), collect_cpu)
+
+
+def remove_abandoned_folders() -> None:
+    """Removes the working folders of runs that were killed: the process that their name carries is gone."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{RUN_FOLDER}*"):
+        owner = folder.name.removeprefix(RUN_FOLDER).partition("-")[0]
+        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def run_cpu_tier(
@@ -167,11 +183,14 @@ def run_cpu_tier(
     collect_cpu(CpuRun(manifest=manifest, recorder=recorder, import_path=import_path, workdir=arms_folder))
 
 
-def render_judgement(judgement: Judgement, folder: Path, form: Format, *, color: bool) -> str:
+def render_judgement(judgement: Judgement, folder: Path, output: OutputOptions) -> str:
     """The judgement in the asked format; text and Markdown come from the sealed bundle."""
-    if form == "json":
+    if output.format == "json":
         return judgement.model_dump_json(indent=2)
     view = build_view(read_bundle(folder), check_help())
-    if form == "md":
+    if output.format == "md":
         return render_markdown(view)
-    return render_text(view, color=color, ascii_only=False) + f"\nReport: {folder / 'report.html'}\n"
+    return (
+        render_text(view, color=output.color, ascii_only=output.ascii_only)
+        + f"\nReport: {folder / 'report.html'}\n"
+    )

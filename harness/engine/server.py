@@ -94,6 +94,8 @@ class ArmServer:
 
     def start(self) -> None:
         """Starts the server and waits until it answers; raises EngineError if it dies or takes too long."""
+        if self._is_ended:
+            raise self.error("engine-ended", "It was stopped before it was started.")
         started = time.monotonic()
         self.spec.ledger_dir.mkdir(parents=True, exist_ok=True)
         write_settings(self.spec.trace_settings, self.spec.settings_path)

@@ -99,7 +99,7 @@ def path_of(row: LedgerRow, targets: CodeTargets) -> Path:
     baseline_ran = any(row.ran.get(t, 0) > 0 for t in targets.baseline_code)
     if decided and specialized_ran and not baseline_ran:
         return Path.SPECIALIZED
-    if not decided and not specialized_ran and (baseline_ran or not targets.baseline_code):
+    if not decided and not specialized_ran and baseline_ran:
         return Path.BASELINE
     return Path.CONTRADICTORY
 

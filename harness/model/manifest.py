@@ -87,7 +87,8 @@ class DispatchSection(Record):
 
     decisions: tuple[DecisionPoint, ...] = Field(min_length=1)
     specialized_code: tuple[str, ...] = Field(min_length=1)
-    baseline_code: tuple[str, ...] = ()
+    baseline_code: tuple[str, ...] = Field(min_length=1)
+    """Functions that are the other path: a step that runs one of them was not served by the specialised path."""
     never_imported_when_off: tuple[str, ...] = ()
     """Module prefixes that a worker must not import while the switch is off."""
 

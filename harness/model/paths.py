@@ -8,6 +8,7 @@ from enum import StrEnum
 from harness.model.globs import globs_overlap, literal_parts, matching_glob
 from harness.model.manifest import Hook, PathsSection
 from harness.model.path_presets import PRESETS, PathPreset
+from harness.model.policy import Policy
 
 
 class PathClass(StrEnum):
@@ -39,12 +40,21 @@ class ClassifiedPath:
 class PathRules:
     """The `[paths]` of a manifest, ready to classify: what is protected wins over everything else."""
 
-    def __init__(self, section: PathsSection) -> None:
+    def __init__(self, section: PathsSection, policy: Policy | None = None) -> None:
+        """Rules of a manifest; a policy, where given, adds what the manifest cannot take away."""
         self.section = section
-        self.preset: PathPreset = PRESETS[section.preset]
+        name = policy.preset if policy is not None and policy.preset != "none" else section.preset
+        self.preset: PathPreset = PRESETS[name]
+        self.preset_name = name
+        policy_protected = tuple((glob, "the policy") for glob in (policy.protected if policy else ()))
         self._hooks = {hook.file: hook for hook in section.hooks}
         manifest_protected = tuple((glob, "the manifest") for glob in section.protected)
-        self._protected = manifest_protected + self.preset.protected
+        self._protected = policy_protected + manifest_protected + self.preset.protected
+
+    @property
+    def protects_nothing(self) -> bool:
+        """Whether neither preset, manifest nor policy protects a path."""
+        return not self._protected
 
     def classify(self, path: str) -> ClassifiedPath:
         """The class of a repository path. A path that nothing names is shared."""

@@ -30,6 +30,10 @@ class Policy(Record):
     version: str
     required: dict[Tier, tuple[str, ...]]
     """Check ids by tier; a tier that is listed must have run."""
+    preset: Literal["vllm-core", "none"] = "vllm-core"
+    """Named list of protected paths; holds whatever the change's own manifest says."""
+    protected: tuple[str, ...] = ()
+    """Further globs that no change may edit, own or call its tests or documents."""
     alpha: float = Field(gt=0, lt=0.5, default=0.05)
     min_specialized_share: float = Field(gt=0, le=1, default=0.95)
     """Of the decode tokens inside the declared scope, by suite and by batch."""

@@ -56,6 +56,7 @@ max_context = 2048
 
 [dispatch]
 specialized_code = ["specialized_path.runtime.executor:DecodeExecutor.run"]
+baseline_code = ["specialized_path.runtime.executor:plain"]
 
 [[dispatch.decisions]]
 target = "specialized_path.runtime.plan:StepPlanner.plan"

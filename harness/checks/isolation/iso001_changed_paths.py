@@ -18,6 +18,7 @@ LINK_MODE = "120000"
 SUBMODULE_MODE = "160000"
 _MAX_FINDINGS_A_RULE = 25
 """Files with a finding of their own; further ones of the same rule share one that lists them."""
+MANIFEST = "fasttrack.toml"
 _WHY = {
     PathClass.PROTECTED: "is protected by",
     PathClass.SHARED: "is shared:",
@@ -76,12 +77,21 @@ class _Judge:
         self.context = context
         self.record = record
         self.record_id = record.id
-        self.rules = PathRules(context.manifest.paths)
+        self.rules = PathRules(context.manifest.paths, context.policy)
         self.edits = [
             _Edit(path=path, file=file, classified=self.rules.classify(path))
             for file in record.files
             for path in edited_paths(file)
+            if not self._declares_itself(path, file)
         ]
+
+    def _declares_itself(self, path: str, file: ChangedFile) -> bool:
+        """Whether the change brings its first manifest: the declaration that it is judged by."""
+        return (
+            path == MANIFEST
+            and file.status == "added"
+            and self.rules.classify(path).path_class is PathClass.SHARED
+        )
 
     def findings(self) -> Iterator[Finding]:
         found = [
@@ -210,7 +220,7 @@ class _Judge:
         limits = " ".join(self.context.change.limited_to)
         if not_judged:
             message += f" {not_judged} changed files outside --paths {limits} were not judged."
-        if self.rules.section.preset == "none" and not self.rules.section.protected:
+        if self.rules.protects_nothing:
             return self._finding(
                 Outcome.INCONCLUSIVE,
                 "changed files",
@@ -229,7 +239,7 @@ class _Judge:
 
     def _details(self) -> list[str]:
         lines = [f"owned: {glob}" for glob in self.rules.section.owned]
-        lines.append(f"protected by preset: {self.rules.section.preset}")
+        lines.append(f"protected by preset: {self.rules.preset_name}")
         lines += [
             f"{file.path} becomes executable"
             for file in self.record.files

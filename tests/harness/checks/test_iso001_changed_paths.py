@@ -41,6 +41,7 @@ max_batch = 8
 max_context = 64
 [dispatch]
 specialized_code = ["own.a:f"]
+baseline_code = ["own.a:plain"]
 decisions = [{target = "own.a:g", value = "path", specialized = "yes"}]
 [models.nano]
 build = ["-m", "own.build", "{out}"]
@@ -71,15 +72,19 @@ def run(
     num_not_judged: int = 0,
     merge_base: str = "b" * 40,
     manifest: Manifest | None = None,
+    policy: str = "",
 ) -> Sequence[Finding]:
     record = ChangedFilesEvidence(
         tier=Tier.STATIC, recorded_at="2026-11-01T00:00:00Z", files=files, num_not_judged=num_not_judged
     )
-    return findings_of([record], merge_base, manifest)
+    return findings_of([record], merge_base, manifest, policy)
 
 
 def findings_of(
-    records: Sequence[AnyEvidence], merge_base: str = "b" * 40, manifest: Manifest | None = None
+    records: Sequence[AnyEvidence],
+    merge_base: str = "b" * 40,
+    manifest: Manifest | None = None,
+    policy: str = "",
 ) -> Sequence[Finding]:
     change = Change(
         base=merge_base, merge_base=merge_base, head="c" * 40, head_subject="x", limited_to=("own/**",)
@@ -88,7 +93,7 @@ def findings_of(
         CheckContext(
             change=change,
             manifest=manifest or load_manifest(MANIFEST),
-            policy=load_policy(POLICY),
+            policy=load_policy(policy or POLICY),
             evidence=evidence_set(records),
         )
     )
@@ -232,9 +237,30 @@ def test_a_manifest_that_owns_the_core_fails_even_when_it_was_never_checked() ->
     assert [(f.outcome, f.subject) for f in findings] == [(Outcome.FAIL, "vllm/**")]
 
 
-def test_a_manifest_that_protects_nothing_shows_nothing() -> None:
-    text = MANIFEST.replace('protected = ["judge/**"]', 'preset = "none"')
-    assert outcome(run(changed("own/a.py"), manifest=load_manifest(text))) is Outcome.INCONCLUSIVE
+UNPROTECTED = load_manifest(MANIFEST.replace('protected = ["judge/**"]', 'preset = "none"'))
+
+
+def test_where_neither_manifest_nor_policy_protects_anything_nothing_is_shown() -> None:
+    policy = f'preset = "none"\n{POLICY}'
+    findings = run(changed("own/a.py"), manifest=UNPROTECTED, policy=policy)
+    assert outcome(findings) is Outcome.INCONCLUSIVE
+
+
+def test_a_manifest_cannot_take_away_what_the_policy_protects() -> None:
+    paths = UNPROTECTED.paths.model_copy(update={"owned": ("own/**", "vllm/v1/**"), "docs": ("judge/**",)})
+    manifest = UNPROTECTED.model_copy(update={"paths": paths})
+    policy = f'protected = ["judge/**"]\n{POLICY}'
+    findings = run(
+        changed("vllm/v1/core/sched.py"), changed("judge/runner.py"), manifest=manifest, policy=policy
+    )
+    failed = {f.subject for f in findings if f.outcome is Outcome.FAIL}
+    assert {"vllm/v1/core/sched.py", "judge/runner.py"} <= failed
+
+
+def test_a_change_may_bring_its_first_manifest_and_may_not_edit_one() -> None:
+    first = changed("fasttrack.toml", status="added", old_mode="000000")
+    assert outcome(run(changed("own/a.py"), first)) is Outcome.PASS
+    assert outcome(run(changed("own/a.py"), changed("fasttrack.toml"))) is Outcome.FAIL
 
 
 def test_every_decision_rests_on_the_diff() -> None:

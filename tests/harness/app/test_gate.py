@@ -1,0 +1,146 @@
+"""The gate believes nothing that it can recompute: another change, part of one, another manifest are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bundles.reader import read_bundle
+from bundles.writer import EvidenceStore, seal
+from harness.app.bundles import gate
+from harness.app.judging import decide, render_report
+from harness.app.validate import validate
+from harness.model.evidence import ChangedFilesEvidence
+from harness.model.words import ExitCode, Outcome, Tier
+from harness.options import ChangeOptions, GateOptions, OutputOptions, ValidateOptions
+from tests.harness.app.conftest import copy_subject, git
+
+STATIC_POLICY = 'schema_version = 1\nversion = "t"\n[required]\nstatic = ["ISO001"]\n'
+
+
+def commit(repo: Path, message: str) -> None:
+    git(repo, "add", "--all")
+    git(repo, "commit", "--quiet", "--message", message)
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    """A main branch with the subject and a static policy, and a branch `change` that edits one owned file."""
+    repo = copy_subject(tmp_path / "repo")
+    (repo / ".github/fasttrack-policy.toml").write_text(STATIC_POLICY)
+    commit(repo, "a static policy")
+    git(repo, "branch", "--force", "main")
+    git(repo, "checkout", "--quiet", "-B", "change")
+    plugin = repo / "specialized_path/plugin.py"
+    plugin.write_text(plugin.read_text() + "\n# edited\n")
+    commit(repo, "an honest edit")
+    return repo
+
+
+def spoil(repo: Path) -> None:
+    """A commit before the head that edits the engine's core."""
+    core = repo / "vllm/v1/core/sched.py"
+    core.parent.mkdir(parents=True)
+    core.write_text("x = 1\n")
+    commit(repo, "an edit of the core")
+    (repo / "specialized_path/plugin.py").write_text('"""Edited."""\n')
+    commit(repo, "one more honest edit")
+
+
+def make_bundle(repo: Path, out: Path, **options: object) -> Path:
+    change = ChangeOptions(repo=repo, tier=Tier.STATIC, **{"base": "main", **options})  # type: ignore[arg-type]
+    validate(ValidateOptions(change=change, out=out, output=OutputOptions(quiet=True)))
+    return out
+
+
+def decide_at_gate(repo: Path, bundle: Path, *, policy: Path | None = None) -> tuple[ExitCode, str]:
+    result = gate(
+        GateOptions(
+            bundles=(bundle,), repo=repo, base="main", head="change", policy=policy, output=OutputOptions()
+        )
+    )
+    return result.exit_code, result.text
+
+
+def test_an_honest_bundle_of_the_whole_change_is_admitted(repo: Path, tmp_path: Path) -> None:
+    assert decide_at_gate(repo, make_bundle(repo, tmp_path / "b"))[0] is ExitCode.ADMIT
+
+
+def test_an_honest_bundle_of_a_bad_change_is_rejected(repo: Path, tmp_path: Path) -> None:
+    spoil(repo)
+    assert decide_at_gate(repo, make_bundle(repo, tmp_path / "b"))[0] is ExitCode.REJECT
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        pytest.param({"base": "empty", "paths": ("specialized_path/**",)}, "leaves out a part", id="--paths"),
+        pytest.param({"base": "change~1"}, "the merge base is", id="a base after the bad commit"),
+    ],
+)
+def test_a_bundle_that_hides_a_bad_commit_is_refused(
+    repo: Path, tmp_path: Path, options: dict[str, object], reason: str
+) -> None:
+    spoil(repo)
+    code, text = decide_at_gate(repo, make_bundle(repo, tmp_path / "b", **options))
+    assert code is ExitCode.HARNESS and reason in text
+
+
+def test_a_bundle_with_a_manifest_of_its_own_is_refused(repo: Path, tmp_path: Path) -> None:
+    manifest = tmp_path / "other.toml"
+    manifest.write_text((repo / "fasttrack.toml").read_text().replace("Kimi K3 spec", "Kimi K3 other spec"))
+    code, text = decide_at_gate(repo, make_bundle(repo, tmp_path / "b", manifest=manifest))
+    assert code is ExitCode.HARNESS and "not the one of the head" in text
+
+
+def test_a_bundle_of_an_earlier_head_is_stale(repo: Path, tmp_path: Path) -> None:
+    bundle = make_bundle(repo, tmp_path / "b")
+    (repo / "specialized_path/plugin.py").write_text('"""Moved on."""\n')
+    commit(repo, "moved on")
+    code, text = decide_at_gate(repo, bundle)
+    assert code is ExitCode.HARNESS and "stale" in text
+
+
+def test_a_forged_list_of_changed_files_is_found_though_its_digests_hold(repo: Path, tmp_path: Path) -> None:
+    spoil(repo)
+    honest = read_bundle(make_bundle(repo, tmp_path / "b"))
+    store = EvidenceStore(tmp_path / "forged")
+    records = []
+    for record in honest.records:
+        if isinstance(record, ChangedFilesEvidence):
+            files = tuple(f for f in record.files if f.path.startswith("specialized_path/"))
+            record = record.model_copy(update={"files": files})
+        store.add(record)
+        records.append(record)
+    judgement = decide(honest.manifest_text, honest.policy_text, honest.change, records)
+    assert judgement.findings[0].outcome is Outcome.PASS
+    seal(
+        store.folder,
+        manifest_text=honest.manifest_text,
+        policy_text=honest.policy_text,
+        judgement=judgement,
+        render_report=render_report,
+    )
+    code, text = decide_at_gate(repo, store.folder)
+    assert code is ExitCode.HARNESS and "not the diff" in text
+
+
+def test_the_policy_is_the_one_of_the_merge_base_and_not_the_changes_own(repo: Path, tmp_path: Path) -> None:
+    spoil(repo)
+    weak = STATIC_POLICY.replace('["ISO001"]', "[]")
+    (repo / ".github/fasttrack-policy.toml").write_text(weak)
+    commit(repo, "a weaker policy")
+    assert decide_at_gate(repo, make_bundle(repo, tmp_path / "b"))[0] is ExitCode.REJECT
+
+
+def test_what_the_policy_protects_no_manifest_can_own(repo: Path, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text(STATIC_POLICY.replace("[required]", 'protected = ["judge/**"]\n[required]'))
+    manifest = repo / "fasttrack.toml"
+    manifest.write_text(manifest.read_text().replace('docs = ["docs/**"', 'docs = ["judge/**", "docs/**"'))
+    (repo / "judge").mkdir()
+    (repo / "judge/runner.py").write_text("x = 1\n")
+    commit(repo, "calls the judge a document")
+    bundle = make_bundle(repo, tmp_path / "b", policy=policy)
+    assert decide_at_gate(repo, bundle, policy=policy)[0] is ExitCode.REJECT
