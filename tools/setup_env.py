@@ -38,7 +38,7 @@ def main() -> int:
             )
     pip = [str(python), "-m", "pip", "--disable-pip-version-check"]
     print("setup: installing the locked packages (about 3 GB; minutes on a first run)", flush=True)
-    install = [*pip, "install", "--quiet", "--no-deps"]
+    install = [*pip, "install", "-qq", "--no-deps"]
     if run([*install, *torch_source(pip), *torch_requirement()]) != 0:
         return fail("torch's CPU build could not be installed; see pip's message above.")
     if run([*install, "--progress-bar", "off", "-r", str(LOCK)]) != 0:

@@ -1,0 +1,141 @@
+"""However a run ends, nothing goes on behind it and what it leaves says what is missing."""
+
+from __future__ import annotations
+
+import _thread
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from harness.app import cpu_tier
+from harness.app.arm_session import ArmPlan
+from harness.app.cpu_tier import CpuRun, collect_cpu_tier
+from harness.app.recorder import Progress, Recorder
+from harness.app.validate import RUN_FOLDER, remove_abandoned_folders
+from harness.config import load_manifest
+from harness.model.completion import Completer
+from harness.model.errors import EngineError
+from harness.model.evidence import AnyEvidence, GapEvidence
+from harness.model.manifest import Manifest
+from harness.model.words import Arm
+from tests.harness.app.conftest import ROOT
+
+
+class Sink:
+    """Keeps nothing; records are looked up in the recorder."""
+
+    def add(self, record: AnyEvidence) -> str:
+        return record.id
+
+
+def manifest_with_builder(*build: str) -> Manifest:
+    manifest = load_manifest((ROOT / "fasttrack.toml").read_text())
+    nano = manifest.models.nano.model_copy(update={"build": build})
+    return manifest.model_copy(update={"models": manifest.models.model_copy(update={"nano": nano})})
+
+
+class SlowSession:
+    """A session that starts until it is killed; when the candidate's begins, the user presses Ctrl-C."""
+
+    ready_s = None
+    command: tuple[str, ...] = ()
+    alive = False
+
+    def __init__(self, plan: ArmPlan) -> None:
+        self.arm = plan.arm
+        self.killed = threading.Event()
+        self.is_closed = False
+
+    @property
+    def completer(self) -> Completer:
+        raise EngineError("engine-not-started", "not running")
+
+    def start(self) -> None:
+        if self.arm is Arm.CANDIDATE:
+            _thread.interrupt_main()
+        assert self.killed.wait(30), "nobody ended it"
+        time.sleep(0.2)
+        raise EngineError("engine-ended", "killed while it started")
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        raise EngineError("engine-not-started", text)
+
+    def begin_suite(self, name: str) -> None: ...
+
+    def end_coverage(self) -> None: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def kill(self) -> None:
+        self.killed.set()
+
+    def close(self, recorder: Recorder) -> None:  # noqa: ARG002
+        self.is_closed = True
+
+
+def collection(tmp_path: Path, manifest: Manifest) -> tuple[CpuRun, list[SlowSession]]:
+    sessions: list[SlowSession] = []
+
+    def open_slow(plan: ArmPlan) -> SlowSession:
+        sessions.append(SlowSession(plan))
+        return sessions[-1]
+
+    recorder = Recorder(sink=Sink(), progress=Progress(quiet=True))
+    run = CpuRun(
+        manifest=manifest,
+        recorder=recorder,
+        import_path=tmp_path,
+        workdir=tmp_path,
+        open_session=open_slow,
+    )
+    return run, sessions
+
+
+def test_an_interrupt_while_engines_start_ends_all_of_them_before_the_run_returns(tmp_path: Path) -> None:
+    run, sessions = collection(tmp_path, manifest_with_builder("-c", "pass"))
+    with pytest.raises(KeyboardInterrupt):
+        collect_cpu_tier(run)
+    kept = len(run.recorder.records)
+    time.sleep(0.5)
+    assert all(s.killed.is_set() and s.is_closed for s in sessions)
+    assert len(run.recorder.records) == kept
+    assert [r.reason for r in run.recorder.evidence.of(GapEvidence)] == ["interrupted by the user"]
+
+
+def test_a_builder_that_fails_is_a_gap_with_its_last_words(tmp_path: Path) -> None:
+    run, sessions = collection(tmp_path, manifest_with_builder("-c", "raise SystemExit('no weights today')"))
+    collect_cpu_tier(run)
+    (gap,) = run.recorder.evidence.of(GapEvidence)
+    assert gap.broke and "no weights today" in gap.details[-1] and sessions == []
+
+
+def test_a_builder_that_hangs_is_ended_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_tier, "BUILD_TIMEOUT_S", 1)
+    code = "import subprocess; subprocess.run(['sleep', '98.7654321'])"
+    run, _ = collection(tmp_path, manifest_with_builder("-c", code))
+    collect_cpu_tier(run)
+    (gap,) = run.recorder.evidence.of(GapEvidence)
+    assert gap.broke and "within 1 s" in gap.reason
+    assert subprocess.run(["pgrep", "-f", "sleep 98.7654321"], check=False).returncode == 1
+
+
+def test_the_next_run_removes_the_working_folder_of_one_that_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = subprocess.Popen([sys.executable, "-c", "pass"])
+    dead.wait()
+    (tmp_path / f"{RUN_FOLDER}{dead.pid}-x").mkdir()
+    alive = tmp_path / f"{RUN_FOLDER}1-x"
+    alive.mkdir()
+    remove_abandoned_folders()
+    assert [p.name for p in tmp_path.iterdir()] == [alive.name]
