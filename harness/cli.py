@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from harness.audit.command import audit
 from harness.cli_options import (
     PATH,
     change,
@@ -119,6 +120,9 @@ def doctor(**options: Any) -> CommandResult:
     from harness import app
 
     return app.doctor(DoctorOptions(output=output(options)))
+
+
+cli.add_command(audit)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,1 @@
+"""The synchronisation audit: which reads can run before their data is there, in PTX and in SASS."""

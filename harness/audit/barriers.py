@@ -1,0 +1,188 @@
+"""Barriers of a kernel: which threads each gathers, and mbarrier objects by their place in shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from harness.audit.cfg import Edge
+from harness.audit.expressions import Expressions
+from harness.audit.facts import Facts, Knowledge
+from harness.audit.forms import SourceKind
+from harness.audit.model import Model
+from harness.audit.program import BarrierAction, BarrierScope, Instruction, Mbarrier
+from harness.audit.threads import ThreadClass
+from harness.audit.values import Origin, Values
+from harness.audit.walk import EXIT, Mark, Walker
+
+FULL_WARP = (0xFFFFFFFF, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierKey:
+    """One barrier: its scope and number; a number of None is one that the text computes."""
+
+    scope: BarrierScope
+    number: int | None
+
+
+class _Everywhere:
+    """A policy that ends a way at instructions in `until` only."""
+
+    def __init__(self, events: frozenset[int], until: frozenset[int] = frozenset()) -> None:
+        self.events = events | until
+        self._until = until
+
+    def key(self, instruction: Instruction, mark: Mark) -> int:  # noqa: ARG002
+        return instruction.index
+
+    def visit(self, instruction: Instruction, facts: Facts, mark: Mark) -> Mark | None:  # noqa: ARG002
+        return None if instruction.index in self._until else mark
+
+    def cross(self, edge: Edge, branch: Instruction, facts: Facts, mark: Mark) -> Mark:  # noqa: ARG002
+        return mark
+
+    def finish(self, facts: Facts, mark: Mark) -> None:
+        """Nothing to note."""
+
+    def is_final(self, instruction: Instruction) -> bool:
+        return instruction.index in self._until
+
+
+class Barriers:
+    """Answers for one kernel."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._keys: dict[int, BarrierKey] = {}
+        self.instructions = tuple(i for i in model.kernel.instructions if i.barrier is not None)
+        self.objects = tuple(i for i in model.kernel.instructions if i.mbarrier is not None)
+
+    def key_of(self, instruction: Instruction) -> BarrierKey | None:
+        """The barrier that an instruction is about."""
+        barrier = instruction.barrier
+        if barrier is None:
+            return None
+        found = self._keys.get(instruction.index)
+        if found is None:
+            number: int | None = 0
+            if barrier.scope is BarrierScope.CTA:
+                number = self._model.expressions.constant(instruction.index, barrier.id)
+            found = self._keys[instruction.index] = BarrierKey(barrier.scope, number)
+        return found
+
+    def count_of(self, instruction: Instruction) -> int | None:
+        """The constant count or mask of a barrier, or of an mbarrier operation; None when it has or needs none."""
+        source = instruction.barrier or instruction.mbarrier
+        return None if source is None else self._model.expressions.constant(instruction.index, source.count)
+
+    @cached_property
+    def tests(self) -> tuple[Instruction, ...]:
+        """Every test of an mbarrier's phase."""
+        return tuple(
+            i for i in self.objects if i.mbarrier is not None and i.mbarrier.action is BarrierAction.TEST
+        )
+
+    @cached_property
+    def classes(self) -> tuple[ThreadClass, ...]:
+        """Thread classes over the whole kernel."""
+        return self._model.classes(frozenset(range(len(self._model.graph.blocks))))
+
+    @cached_property
+    def _reached(self) -> dict[ThreadClass, frozenset[int] | None]:
+        """Barrier instructions that each class can run; None when there are too many ways to look at."""
+        events = frozenset(i.index for i in (*self.instructions, *self.objects))
+        found: dict[ThreadClass, frozenset[int] | None] = {}
+        for threads in self.classes:
+            model = self._model
+            knowledge = Knowledge(model.graph, model.values, model.expressions, threads, frozenset())
+            walk = Walker(model.graph, model.expressions, knowledge, _Everywhere(events)).walk(())
+            found[threads] = frozenset(p for p in walk.arrivals if p >= 0) if walk.is_complete else None
+        return found
+
+    def arriving(self, instructions: set[int]) -> int | None:
+        """Threads that can run any of `instructions`; None when they cannot be counted."""
+        if self._model.threads.count is None:
+            return None
+        total = 0
+        for threads, reached in self._reached.items():
+            if reached is None:
+                return None
+            if reached & instructions:
+                total += threads.size
+        return total
+
+    def surely_arriving(self, instructions: set[int]) -> int:
+        """Threads that cannot reach the kernel's end without running one of `instructions`."""
+        model = self._model
+        total = 0
+        for threads, reached in self._reached.items():
+            if reached is None or not reached & instructions:
+                continue
+            knowledge = Knowledge(model.graph, model.values, model.expressions, threads, frozenset())
+            policy = _Everywhere(frozenset(), frozenset(instructions))
+            walk = Walker(model.graph, model.expressions, knowledge, policy).walk(())
+            if walk.is_complete and EXIT not in walk.arrivals:
+                total += threads.size
+        return total
+
+    def is_full(self, key: BarrierKey) -> bool:
+        """Whether each round of the barrier gathers all threads that use it."""
+        users = [i for i in self.instructions if self.key_of(i) == key]
+        if key.scope is BarrierScope.CLUSTER:
+            return True
+        if key.number is None:
+            return False
+        counts = {self.count_of(i) for i in users}
+        if key.scope is BarrierScope.WARP:
+            return all(c in FULL_WARP for c in counts)
+        if any(k is not None and k.number is None for k in map(self.key_of, self.instructions)):
+            return False
+        if all(i.barrier is not None and i.barrier.count is None for i in users):
+            return True
+        (count, *others) = counts
+        return not others and count is not None and self.arriving({i.index for i in users}) == count
+
+    def place_of(self, instruction: Instruction, mbarrier: Mbarrier) -> tuple[str, int] | None:
+        """Where in shared memory the object lies; None when that cannot be followed."""
+        forms = self._model.pointers.address(instruction.index, mbarrier.address)
+        if len(forms) != 1:
+            return None
+        (form,) = forms
+        names = [s.name for s in form.bases if s.kind is SourceKind.VARIABLE]
+        if form.offset is None or len(form.terms) != len(names) or len(names) > 1:
+            return None
+        return (names[0] if names else "", form.offset)
+
+    @cached_property
+    def arrivals(self) -> tuple[tuple[Instruction, tuple[str, int] | None], ...]:
+        """Every arrival at an mbarrier, with the object's place."""
+        return tuple(
+            (i, self.place_of(i, i.mbarrier))
+            for i in self.objects
+            if i.mbarrier is not None and i.mbarrier.action is BarrierAction.ARRIVE
+        )
+
+
+def passed_test(
+    values: Values,
+    expressions: Expressions,
+    instructions: tuple[Instruction, ...],
+    edge: Edge,
+    branch: Instruction,
+) -> Instruction | None:
+    """The mbarrier test that must have succeeded for a branch to go along `edge`."""
+    if edge.value is None:
+        return None
+    predicate = expressions.of_register(branch.index, edge.register)
+    for part, ranges in expressions.literal(predicate, edge.value):
+        leaf = expressions[part].leaf
+        if leaf is None or any(low == 0 for low, _ in ranges):
+            continue
+        node = values.node(leaf)
+        if node.origin not in (Origin.ASSIGN, Origin.MERGE):
+            continue
+        instruction = instructions[node.place]
+        if instruction.mbarrier is not None and instruction.mbarrier.action is BarrierAction.TEST:
+            return instruction
+    return None

@@ -1,0 +1,183 @@
+"""What the rules say beyond pass and fail: assumptions, roles, three values, and the limits of what they decide."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.audit.decide import AuditResult, Decision
+from harness.audit.roles import Role, parse_assignment, parse_options
+from harness.model.errors import ConfigurationError
+from tests.harness.audit.fixture_cases import audit_text
+
+HEAD = """.version 8.7
+.target sm_90a
+.address_size 64
+.extern .shared .align 16 .b8 smem[];
+.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n)
+BOUNDS
+{
+.reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .f32 %f<9>;
+ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u32 %r9, [n];
+"""
+WAIT, TRIGGER = "griddepcontrol.wait;", "griddepcontrol.launch_dependents;"
+READ, WRITE = "ld.global.b32 %r1, [%rd1];", "st.global.b32 [%rd2], %r1;"
+
+
+def audit(*lines: str, bounds: str = ".reqntid 128, 1, 1", **options: object) -> list[AuditResult]:
+    text = HEAD.replace("BOUNDS", bounds) + "\n".join(lines) + "\nret;\n}\n"
+    return audit_text(text, parse_options(options))
+
+
+def decision(results: list[AuditResult], rule: str) -> Decision:
+    (found,) = {r.decision for r in results if r.rule == rule}
+    return found
+
+
+def result(results: list[AuditResult], rule: str) -> AuditResult:
+    (found,) = (r for r in results if r.rule == rule)
+    return found
+
+
+def test_a_kernel_without_dependent_launch_is_not_applicable_unless_it_is_told_to_be() -> None:
+    assert decision(audit(READ, WRITE), "PDL001") is Decision.NOT_APPLICABLE
+    assert decision(audit(READ, WRITE, launch="pdl"), "PDL001") is Decision.SHOWN
+
+
+def test_a_kernel_launched_without_the_attribute_need_not_wait() -> None:
+    assert decision(audit(READ, WRITE, TRIGGER, launch="plain"), "PDL001") is Decision.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_read_before_the_wait_is_right_for_the_roles_that_need_none(role: Role) -> None:
+    found = decision(audit(READ, WAIT, roles={"x": role.value}), "PDL001")
+    assert (found is Decision.PROVEN) == (role in (Role.STATIC, Role.MAILBOX, Role.SETTLED))
+
+
+def test_an_argument_that_nobody_names_is_taken_as_an_activation_and_the_message_says_so() -> None:
+    found = result(audit(READ, WAIT), "PDL001")
+    assert found.decision is Decision.SHOWN and "role not given" in found.reason
+
+
+def test_settled_data_is_an_assumption_that_the_result_names() -> None:
+    assert "x was written" in result(audit(READ, WAIT, roles={"x": "settled"}), "PDL001").assumptions[0]
+
+
+def test_a_static_argument_that_is_written_is_a_fault_wherever_the_write_stands() -> None:
+    assert decision(audit(WAIT, READ, WRITE, roles={"y": "static"}), "PDL004") is Decision.SHOWN
+
+
+def test_scratch_may_not_be_written_before_the_wait_but_after_the_trigger() -> None:
+    found = audit(WRITE, WAIT, TRIGGER, WRITE, roles={"y": "scratch"})
+    assert decision(found, "PDL004") is Decision.SHOWN and decision(found, "PDL002") is Decision.PROVEN
+
+
+def test_an_early_trigger_passes_only_by_the_declared_assumption() -> None:
+    lines = (TRIGGER, WAIT, READ, WRITE)
+    assert decision(audit(*lines), "PDL002") is Decision.SHOWN
+    declared = result(audit(*lines, dependents="wait"), "PDL002")
+    assert declared.decision is Decision.PROVEN and "griddepcontrol.wait" in declared.assumptions[0]
+
+
+def test_a_trigger_after_each_threads_stores_names_the_assumption_about_slower_threads() -> None:
+    role = ("mov.u32 %r2, %tid.x;", "setp.eq.s32 %p1, %r2, 0;", "@%p1 bra L;", WRITE, "L:")
+    assert result(audit(WAIT, READ, *role, TRIGGER), "PDL002").assumptions
+
+
+def test_an_unknown_function_before_the_wait_is_undecided_and_after_it_is_not() -> None:
+    declare = HEAD.replace(".extern .shared", ".extern .func mystery;\n.extern .shared").replace("BOUNDS", "")
+    for lines, wanted in (
+        (("call mystery;", WAIT), Decision.UNDECIDED),
+        ((WAIT, "call mystery;"), Decision.PROVEN),
+    ):
+        results = audit_text(declare + "\n".join([*lines, READ, WRITE]) + "\nret;\n}\n")
+        assert decision(results, "PDL001") is wanted
+
+
+def test_an_address_that_leads_to_no_argument_is_undecided() -> None:
+    found = audit("mov.b64 %rd1, 65536;", READ, WAIT)
+    assert decision(found, "PDL001") is Decision.UNDECIDED
+
+
+def test_a_sum_of_two_possible_bases_of_different_roles_is_undecided() -> None:
+    lines = ("add.s64 %rd1, %rd1, %rd2;", READ, WAIT)
+    assert decision(audit(*lines, roles={"x": "static"}), "PDL001") is Decision.UNDECIDED
+    assert decision(audit(*lines, roles={"x": "static", "y": "static"}), "PDL001") is Decision.PROVEN
+
+
+def test_a_named_barrier_that_gathers_everybody_orders_them() -> None:
+    lead = ("mov.u32 %r2, %tid.x;", "setp.ne.s32 %p1, %r2, 0;", "@%p1 bra L;", WAIT, "L:")
+    assert decision(audit(*lead, "bar.sync 1, 128;", READ), "PDL001") is Decision.PROVEN
+    assert decision(audit(*lead, "bar.sync 1, 128;", READ, bounds=""), "PDL001") is Decision.UNDECIDED
+
+
+def test_a_barrier_that_comes_before_the_leaders_wait_orders_nothing() -> None:
+    lines = (
+        "mov.u32 %r2, %tid.x;",
+        "setp.ne.s32 %p1, %r2, 0;",
+        "bar.sync 0;",
+        "@%p1 bra L;",
+        WAIT,
+        "L:",
+        READ,
+    )
+    assert decision(audit(*lines), "PDL001") is Decision.SHOWN
+
+
+def test_a_condition_that_all_threads_share_keeps_all_of_them_from_waiting() -> None:
+    lines = ("setp.eq.s32 %p1, %r9, 0;", "@%p1 bra L;", WAIT, "L: bar.sync 0;", READ)
+    assert decision(audit(*lines), "PDL001") is Decision.SHOWN
+
+
+def test_roles_that_end_early_do_not_end_the_grid() -> None:
+    lines = ("mov.u32 %r2, %tid.x;", "setp.ge.u32 %p1, %r2, 32;", "@%p1 ret;", WAIT, READ)
+    assert decision(audit(*lines), "PDL003") is Decision.PROVEN
+    assert not result(audit(*lines), "PDL003").assumptions
+
+
+def test_a_waiting_role_that_may_not_exist_is_an_assumption() -> None:
+    lines = ("mov.u32 %r2, %tid.x;", "setp.lt.u32 %p1, %r2, 32;", "@%p1 ret;", WAIT, READ)
+    assert result(audit(*lines, bounds=""), "PDL003").assumptions
+
+
+def test_ctas_that_end_early_by_their_place_do_not_end_the_grid_while_the_first_waits() -> None:
+    lines = ("mov.u32 %r2, %ctaid.x;", "setp.ge.u32 %p1, %r2, 8;", "@%p1 ret;", WAIT, READ)
+    assert decision(audit(*lines), "PDL003") is Decision.PROVEN
+    last = ("mov.u32 %r2, %ctaid.x;", "setp.lt.u32 %p1, %r2, 8;", "@%p1 ret;", WAIT, READ)
+    assert decision(audit(*last), "PDL003") is Decision.UNDECIDED
+
+
+def test_a_prefetch_of_the_tensor_map_itself_is_no_read_of_the_tensor() -> None:
+    assert decision(audit("prefetch.tensormap [%rd1];", WAIT), "PDL001") is Decision.PROVEN
+
+
+def test_a_shown_path_lists_the_decisions_and_ends_at_the_access() -> None:
+    lines = ("setp.eq.s32 %p1, %r9, 0;", "@%p1 bra L;", WAIT, "L:", READ)
+    sites = result(audit(*lines), "PDL001").sites
+    assert [s.text for s in sites[:2]] == ["@%p1 bra L;", READ] and sites[0].note == "taken"
+
+
+@pytest.mark.parametrize("text", ["weights", "static:sys", "mailbox:loud", ""])
+def test_a_role_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        parse_assignment(text)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [], {"kernels": 3}, {"roles": {"x": 1}}, {"launch": "soon", "roles": {}}, {"block": [0]}, {"block": "big"},
+        {"kernels": {"k": {"rolls": {}}}}, {"launch": "pdl", "x": "static"},
+    ],
+)  # fmt: skip
+def test_options_of_another_form_are_refused(data: object) -> None:
+    with pytest.raises(ConfigurationError):
+        parse_options(data)
+
+
+def test_options_of_a_kernel_override_those_of_all_and_the_command_line_overrides_both() -> None:
+    options = parse_options(
+        {"roles": {"x": "static"}, "kernels": {"k*": {"roles": {"x": "state"}, "launch": "pdl"}}}
+    )
+    assert options.for_kernel("k1").roles["x"].role is Role.STATE
+    assert options.for_kernel("other").roles["x"].role is Role.STATIC
+    assert options.with_roles(["k1/x=output"]).for_kernel("k1").roles["x"].role is Role.OUTPUT
