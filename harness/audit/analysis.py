@@ -6,7 +6,7 @@ from functools import cached_property
 
 from harness.audit.barriers import Barriers
 from harness.audit.mailboxes import Mailboxes
-from harness.audit.model import Model, Need, Touch
+from harness.audit.model import Model
 from harness.audit.triggered import Triggered
 from harness.audit.unwaited import Unwaited
 
@@ -28,13 +28,9 @@ class Analysis:
         model = self.model
         places = {i.index: "anything" for i in model.unknown_instructions}
         for touch in model.touches:
-            if self._must_wait(touch):
+            if touch.must_wait:
                 places[touch.instruction.index] = f"{touch.access.effect} {touch.subject}"
         return Unwaited(model, self.barriers, places)
-
-    def _must_wait(self, touch: Touch) -> bool:
-        reads = touch.access.reads and touch.read_need is not Need.NO
-        return reads or (touch.access.writes and touch.write_need is not Need.NO)
 
     @cached_property
     def triggered(self) -> Triggered:

@@ -33,7 +33,7 @@ class _Everywhere:
         self.events = events | until
         self._until = until
 
-    def key(self, instruction: Instruction, mark: Mark) -> int:  # noqa: ARG002
+    def key(self, instruction: Instruction, facts: Facts, mark: Mark) -> int:  # noqa: ARG002
         return instruction.index
 
     def visit(self, instruction: Instruction, facts: Facts, mark: Mark) -> Mark | None:  # noqa: ARG002

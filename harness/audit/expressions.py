@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.audit.integers import Ranges, compute, satisfying, to_signed
+from harness.audit.integers import Ranges, compute, satisfying, to_signed, to_unsigned
 from harness.audit.program import AddressOf, Immediate, Op, Operand, ParamValue, Special
 from harness.audit.values import Origin, Values
 
@@ -199,6 +199,9 @@ class Expressions:
             self._table.append(entry)
         return found
 
+    def _constant(self, value: int) -> int:
+        return self._intern(Expression(None, constant=value))
+
     def _of_constant(self, operand: Operand) -> int:
         if isinstance(operand, Immediate):
             return self._intern(Expression(None, constant=operand.value))
@@ -231,7 +234,8 @@ class Expressions:
 
     def _simplify(self, op: Op, bits: int, signed: bool, args: tuple[int, ...]) -> int:
         if op is Op.MOVE:
-            return args[0]
+            constant = self._table[args[0]].constant
+            return args[0] if constant is None else self._constant(to_unsigned(constant, bits))
         known = [self._table[a].constant for a in args]
         if op is Op.UNIFORM and known[0] is not None:
             return args[0]

@@ -68,6 +68,8 @@ def compute(op: Op, bits: int, signed: bool, args: Sequence[int]) -> int | None:
     if len(args) != 2:
         return None
     a, b = (to_signed(v, bits) if signed else to_unsigned(v, bits) for v in args)
+    if op is Op.MUL_HIGH:
+        return to_unsigned((a * b) >> bits, bits)
     if op is Op.SHR:
         return to_unsigned(_COMPUTE[op](a, to_unsigned(args[1], 32)), bits)
     if op in (Op.DIV, Op.REM):

@@ -8,8 +8,9 @@ from functools import cached_property
 
 from harness.audit.cfg import Graph
 from harness.audit.expressions import Expressions
+from harness.audit.facts import Facts, Knowledge
 from harness.audit.forms import Source, SourceKind
-from harness.audit.pointers import Pointers, Reach
+from harness.audit.pointers import Chooser, Pointers, Reach
 from harness.audit.program import Access, Effect, Instruction, Kernel, Kind, Op, Space
 from harness.audit.roles import Assignment, KernelOptions, Launch, Role
 from harness.audit.threads import ThreadClass, Threads
@@ -32,6 +33,21 @@ class Touch:
     access: Access
     reach: Reach
     assignments: tuple[tuple[Source, Assignment], ...]
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether it may have to come after the wait, as a read or as a write."""
+        reads = self.access.reads and self.read_need is not Need.NO
+        return reads or (self.access.writes and self.write_need is not Need.NO)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it depends on the way taken what it reaches, and with that whether it must wait."""
+        needs = {
+            a.role.reads_need_wait if self.access.reads else a.role.writes_need_wait
+            for _, a in self.assignments
+        }
+        return len(needs) > 1 and not self.reach.is_ambiguous
 
     @property
     def read_need(self) -> Need:
@@ -123,6 +139,9 @@ class Model:
         reach = self.pointers.reach(instruction, access)
         if reach.space is not Space.GLOBAL:
             return None
+        return self._touch_of(instruction, access, reach)
+
+    def _touch_of(self, instruction: Instruction, access: Access, reach: Reach) -> Touch:
         assignments = {}
         for source, constant in reach.sources:
             if source.kind is SourceKind.VARIABLE and source.space is not Space.GLOBAL:
@@ -131,6 +150,31 @@ class Model:
         return Touch(
             instruction=instruction, access=access, reach=reach, assignments=tuple(assignments.items())
         )
+
+    def touch_given(self, touch: Touch, chooser: Chooser) -> Touch:
+        """The access with what it can reach where `chooser` knows how selects turn out."""
+        reach = self.pointers.reach_given(touch.instruction, touch.access, chooser)
+        return self._touch_of(touch.instruction, touch.access, reach)
+
+    @cached_property
+    def mixed(self) -> dict[int, tuple[int, ...]]:
+        """Accesses of which the address chooses between arguments of different roles, and what they choose by."""
+        found: dict[int, tuple[int, ...]] = {}
+        for touch in self.touches:
+            if touch.is_mixed:
+                chosen = self.pointers.choices(touch.instruction, touch.access)
+                index = touch.instruction.index
+                found[index] = tuple(sorted({*found.get(index, ()), *chosen}))
+        return found
+
+    def must_wait_given(self, instruction: Instruction, knowledge: Knowledge, facts: Facts) -> bool:
+        """Whether an access must come after the wait where `facts` are known."""
+
+        def chooser(value: int) -> bool | None:
+            return knowledge.truth(self.expressions.of_value(value), facts)
+
+        touches = [t for t in self.touches if t.instruction is instruction]
+        return any((self.touch_given(t, chooser) if t.is_mixed else t).must_wait for t in touches)
 
     @cached_property
     def reads(self) -> tuple[Touch, ...]:

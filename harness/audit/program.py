@@ -41,6 +41,8 @@ class Op(StrEnum):
     ADD = "add"
     SUB = "sub"
     MUL = "mul"
+    MUL_HIGH = "mul high"
+    """The upper `bits` bits of the product."""
     MAD = "mad"
     """args[0] * args[1] + args[2]."""
     SHL = "shl"

@@ -60,7 +60,7 @@ class _Policy:
             i.index for i in barriers.objects if i.mbarrier and i.mbarrier.action is BarrierAction.TEST
         }
 
-    def key(self, instruction: Instruction, mark: Mark) -> int:
+    def key(self, instruction: Instruction, facts: Facts, mark: Mark) -> int:  # noqa: ARG002
         """Arrivals after the trigger are told apart from those before."""
         return instruction.index + self._offset * mark[0]
 

@@ -37,9 +37,20 @@ class UnwaitedPolicy:
         self._ordering = ordering
         self._strict = strict
         self._counts_only = counts_only
+        self._needs: dict[tuple[int, tuple[bool | None, ...]], bool] = {}
 
-    def key(self, instruction: Instruction, mark: Mark) -> int:  # noqa: ARG002
-        return instruction.index
+    def key(self, instruction: Instruction, facts: Facts, mark: Mark) -> int | None:  # noqa: ARG002
+        """An access whose address depends on a choice is one only where the choice makes it wait."""
+        if instruction.index not in self._model.mixed:
+            return instruction.index
+        known = tuple(
+            self._knowledge.truth(self._model.expressions.of_value(c), facts)
+            for c in self._model.mixed[instruction.index]
+        )
+        key = (instruction.index, known)
+        if key not in self._needs:
+            self._needs[key] = self._model.must_wait_given(instruction, self._knowledge, facts)
+        return instruction.index if self._needs[key] else None
 
     def visit(self, instruction: Instruction, facts: Facts, mark: Mark) -> Mark | None:
         if instruction.kind is Kind.WAIT:

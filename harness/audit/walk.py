@@ -58,8 +58,8 @@ class Policy(Protocol):
     events: frozenset[int]
     """Instructions that the walk stops at to ask."""
 
-    def key(self, instruction: Instruction, mark: Mark) -> int:
-        """What an arrival at an instruction is noted under."""
+    def key(self, instruction: Instruction, facts: Facts, mark: Mark) -> int | None:
+        """What an arrival at an instruction is noted under; None when it is none."""
         ...
 
     def visit(self, instruction: Instruction, facts: Facts, mark: Mark) -> Mark | None:
@@ -175,6 +175,11 @@ class Walker:
         for variant in variants:
             self._leave(number, variant)
 
+    def _note(self, instruction: Instruction, number: int, variant: _Variant) -> None:
+        key = self._policy.key(instruction, variant.facts, variant.mark)
+        if key is not None:
+            self._arrive(key, number, variant)
+
     def _arrive(self, place: int, number: int, variant: _Variant) -> None:
         if place not in self._walk.arrivals:
             arrival = Arrival(number, variant.choices, variant.facts, variant.mark)
@@ -197,7 +202,7 @@ class Walker:
         if not self._policy.is_final(instruction) and instruction.kind not in (Kind.EXIT, Kind.TRAP):
             if instruction.index in self._policy.events:
                 chosen = self._choose(variant, instruction, predicate, wanted)
-                self._arrive(self._policy.key(instruction, variant.mark), number, chosen)
+                self._note(instruction, number, chosen)
                 self._policy.visit(instruction, chosen.facts, chosen.mark)
             return [self._skip(instruction, variant)]
         found = []
@@ -224,7 +229,7 @@ class Walker:
     def _run(self, number: int, instruction: Instruction, variant: _Variant) -> list[_Variant]:
         mark: Mark | None = variant.mark
         if instruction.index in self._policy.events:
-            self._arrive(self._policy.key(instruction, variant.mark), number, variant)
+            self._note(instruction, number, variant)
             mark = self._policy.visit(instruction, variant.facts, variant.mark)
         if instruction.kind is Kind.EXIT:
             self._arrive(EXIT, number, variant)

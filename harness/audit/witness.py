@@ -61,18 +61,13 @@ def way_of(graph: Graph, walk: Walk, arrival: Arrival, place: int, threads: Thre
 
 
 def contradiction(model: Model, way: Way) -> frozenset[int]:
-    """Expressions that show the way to be impossible; empty when nothing speaks against it."""
+    """Expressions that must be remembered to see that the way is impossible, or that what it reaches need not wait;
+    empty when nothing speaks against it."""
     knowledge = Knowledge(model.graph, model.values, model.expressions, way.threads, None)
-    instructions = model.kernel.instructions
-    predicates = [
-        model.expressions.of_register(c.instruction, guard.register)
-        for choices in way.choices
-        for c in choices
-        if (guard := instructions[c.instruction].predicate) is not None
-    ]
-    for number in predicates:
+    for number in _predicates_of(model, way):
         for cause in model.expressions.causes(number):
             knowledge.watch(cause)
+    instructions = model.kernel.instructions
     facts: Facts = NO_FACTS
     for position, block in enumerate(way.blocks):
         if position:
@@ -81,19 +76,37 @@ def contradiction(model: Model, way: Way) -> frozenset[int]:
         bounds = model.graph.blocks[block]
         is_last = position == len(way.blocks) - 1
         for index in range(bounds.start, bounds.end):
-            if index in made:
-                guard = instructions[index].predicate
-                if guard is not None:
-                    predicate = model.expressions.of_register(index, guard.register)
-                    after = knowledge.learn(predicate, made[index] is not guard.negated, facts)
-                    if after is None:
-                        return knowledge.explain(predicate, facts)
-                    facts = after
+            guard = instructions[index].predicate
+            if index in made and guard is not None:
+                predicate = model.expressions.of_register(index, guard.register)
+                after = knowledge.learn(predicate, made[index] is not guard.negated, facts)
+                if after is None:
+                    return knowledge.explain(predicate, facts)
+                facts = after
             if is_last and index == way.place:
-                return frozenset()
+                return _exemption(model, way.place, knowledge, facts)
             if knowledge.forgets_at(index):
                 facts = knowledge.after(instructions[index], facts)
     return frozenset()
+
+
+def _predicates_of(model: Model, way: Way) -> list[int]:
+    """Predicates that the way decided, and those that choose what its end reaches."""
+    found = [model.expressions.of_value(c) for c in model.mixed.get(way.place, ())]
+    for choice in (c for choices in way.choices for c in choices):
+        guard = model.kernel.instructions[choice.instruction].predicate
+        if guard is not None:
+            found.append(model.expressions.of_register(choice.instruction, guard.register))
+    return found
+
+
+def _exemption(model: Model, place: int, knowledge: Knowledge, facts: Facts) -> frozenset[int]:
+    """What shows that an access with several possible arguments reaches, on this way, one that need not wait."""
+    choices = model.mixed.get(place, ())
+    if not choices or model.must_wait_given(model.kernel.instructions[place], knowledge, facts):
+        return frozenset()
+    numbers = [model.expressions.of_value(c) for c in choices]
+    return frozenset().union(*(knowledge.explain(n, facts) for n in numbers))
 
 
 def sites_of(way: Way, last: str) -> tuple[Site, ...]:

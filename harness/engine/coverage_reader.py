@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -50,9 +51,14 @@ def _read_file(path: Path, import_path: Path, data: coverage.CoverageData) -> Co
     )
 
 
+_PARSING = threading.Lock()
+"""CPython 3.11 keeps one recursion counter for all threads that build syntax trees (python/cpython#106905)."""
+
+
 def _executable_lines(path: Path) -> list[int]:
     analyser = coverage.Coverage(data_file=None, config_file=False, messages=False)
     analyser.clear_exclude()
     for pattern in EXCLUDED:
         analyser.exclude(pattern)
-    return list(analyser.analysis2(str(path))[1])
+    with _PARSING:
+        return list(analyser.analysis2(str(path))[1])

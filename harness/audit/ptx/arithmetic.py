@@ -53,6 +53,8 @@ def _operation(
         if len(args) < wanted:
             raise NotUnderstood("too few operands")
         return _PLAIN[root], args[:wanted]
+    if root == "mul" and is_integer and "hi" in words and len(args) == 2:
+        return Op.MUL_HIGH, args
     if root in ("mul", "mad") and is_integer and "hi" not in words:
         if len(args) != (2 if root == "mul" else 3):
             raise NotUnderstood("too few operands")
