@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness.audit.program import Kernel, Problem
+from harness.audit.program import Kernel, Level, Problem
 from harness.audit.ptx import read_ptx
+from harness.audit.toolchain.dumps import collect_dumps
 from harness.model.errors import ConfigurationError
 
-PTX, SASS, CUBIN = ".ptx", ".sass", ".cubin"
-SUFFIXES = (PTX, SASS, CUBIN)
+SUFFIXES = (".ptx", ".sass", ".cubin")
 DEFAULT_ARCHES = ("sm_90a", "sm_100a", "sm_103a")
 
 
@@ -40,48 +42,59 @@ class Inputs:
     failures: list[tuple[str, str]] = field(default_factory=list)
     """Subject and reason: a compilation that failed, a tool that is missing."""
 
+    @property
+    def parameter_names(self) -> dict[str, list[str]]:
+        """Names of each kernel's parameters as its PTX has them: machine code has none."""
+        return {
+            k.name: [p.name for p in k.params] for t in self.texts for k in t.kernels if k.level is Level.PTX
+        }
+
 
 def collect_inputs(
-    names: tuple[str, ...], arches: tuple[str, ...], import_roots: tuple[Path, ...] = ()
+    names: tuple[str, ...],
+    arches: tuple[str, ...],
+    import_roots: tuple[Path, ...] = (),
+    progress: Callable[[str], None] | None = None,
 ) -> Inputs:
-    """Everything that `names` stand for; raises ConfigurationError for a name that is nothing."""
+    """Everything that `names` stand for; raises ConfigurationError for a name that is nothing.
+
+    PTX is read before the machine code of the same kernels. `progress` is told what was compiled.
+    """
+    paths = tuple(Path(name) for name in names)
+    entries = [n for n, p in zip(names, paths, strict=True) if not p.exists() and _is_entry(n)]
+    wrong = [n for n, p in zip(names, paths, strict=True) if not p.exists() and n not in entries]
+    if wrong:
+        raise ConfigurationError("no-such-input", f"{wrong[0]}: no file, no folder, and no module:function")
+    others = [p for p in paths if p.is_file() and p.suffix not in SUFFIXES]
+    dumps = collect_dumps(tuple(p for p in paths if p.is_dir() or p.suffix in SUFFIXES))
+    if not dumps and not others and not entries:
+        raise ConfigurationError("no-kernels", f"{names[0]}: no .ptx, .sass or .cubin file below this folder")
     inputs = Inputs()
-    entries = []
-    for name in names:
-        path = Path(name)
-        if path.is_dir():
-            files = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())
-            if not files:
-                raise ConfigurationError(
-                    "no-kernels", f"{name}: no .ptx, .sass or .cubin file below this folder"
-                )
-            for file in files:
-                _add_file(inputs, file)
-        elif path.is_file():
-            _add_file(inputs, path)
-        elif ":" in name and not name.startswith((".", "/")):
-            entries.append(name)
-        else:
-            raise ConfigurationError("no-such-input", f"{name}: no file, no folder, and no module:function")
+    for path in (*others, *(d.ptx for d in dumps if d.ptx is not None)):
+        _add_ptx(inputs, path.as_posix(), _read(path))
+    for dump in dumps:
+        if dump.sass is not None:
+            _add_sass(inputs, dump.sass.as_posix(), _read(dump.sass))
+        elif dump.cubin is not None:
+            _add_cubin(inputs, dump.cubin.as_posix(), dump.cubin.read_bytes())
     if entries:
-        _compile(inputs, entries, arches or DEFAULT_ARCHES, import_roots)
+        _compile(inputs, entries, arches or DEFAULT_ARCHES, import_roots, progress)
     return inputs
 
 
-def _add_file(inputs: Inputs, path: Path) -> None:
-    data = path.read_bytes()
-    if path.suffix == CUBIN or data[:4] == b"\x7fELF":
-        _add_cubin(inputs, path.as_posix(), data)
-    elif path.suffix == SASS:
-        _add_sass(inputs, path.as_posix(), data.decode("utf-8", "replace"))
-    else:
-        _add_ptx(inputs, path.as_posix(), data.decode("utf-8", "replace"))
+def _is_entry(name: str) -> bool:
+    return bool(re.fullmatch(r"[\w.]+:[\w.]+", name))
+
+
+def _read(path: Path) -> str:
+    return path.read_bytes().decode("utf-8", "replace")
 
 
 def _add_ptx(inputs: Inputs, name: str, text: str) -> None:
     found = read_ptx(text.rstrip("\x00"), name)
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-    inputs.texts.append(AuditedText(name=name, digest=digest, kernels=found.kernels, problems=found.problems))
+    inputs.texts.append(
+        AuditedText(name=name, digest=_digest(text), kernels=found.kernels, problems=found.problems)
+    )
 
 
 def _add_cubin(inputs: Inputs, name: str, data: bytes) -> None:
@@ -98,16 +111,32 @@ def _add_cubin(inputs: Inputs, name: str, data: bytes) -> None:
 def _add_sass(inputs: Inputs, name: str, text: str) -> None:
     from harness.audit.sass import read_sass
 
-    found = read_sass(text, name)
-    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-    inputs.texts.append(AuditedText(name=name, digest=digest, kernels=found.kernels, problems=found.problems))
+    found = read_sass(text, name, parameter_names=inputs.parameter_names)
+    inputs.texts.append(
+        AuditedText(name=name, digest=_digest(text), kernels=found.kernels, problems=found.problems)
+    )
 
 
-def _compile(inputs: Inputs, entries: list[str], arches: tuple[str, ...], roots: tuple[Path, ...]) -> None:
-    from harness.audit.toolchain.compiler import Compiler, CompileRequest
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _compile(
+    inputs: Inputs,
+    entries: list[str],
+    arches: tuple[str, ...],
+    roots: tuple[Path, ...],
+    progress: Callable[[str], None] | None,
+) -> None:
+    from harness.audit.toolchain.cache import KernelCache, user_cache
+    from harness.audit.toolchain.compiler import CompileOutcome, Compiler, CompileRequest
+
+    def report(done: int, total: int, outcome: CompileOutcome) -> None:
+        if progress is not None:
+            progress(f"compiled {done}/{total}: {outcome.request.entry} ({outcome.request.arch})")
 
     requests = [CompileRequest(entry=e, arch=a, import_roots=roots) for e in entries for a in arches]
-    for outcome in Compiler().run(requests):
+    for outcome in Compiler(cache=KernelCache(root=user_cache())).run(requests, report):
         subject = f"{outcome.request.entry} ({outcome.request.arch})"
         if outcome.failure is not None:
             reason = f"compilation {outcome.failure.value}: {outcome.stderr_tail.strip()[-300:]}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from harness.audit.address_flow import SMALL_SPACES, AddressFlow, space_of
+from harness.audit.address_flow import SMALL_SPACES, AddressFlow, short_name, space_of
 from harness.audit.forms import Forms, Source, SourceKind, add, constant, join
 from harness.audit.program import Access, Address, Instruction, Mechanism, Op, Operand, Space
 from harness.audit.values import Origin, Values
@@ -127,7 +127,9 @@ class Pointers:
     def _find_definite(self) -> None:
         for param in self._kernel.params:
             if param.is_pointer:
-                self._definite.add(Source(SourceKind.PARAM, self._names[param.index], param.index))
+                self._definite.add(
+                    Source(SourceKind.PARAM, short_name(self._kernel.name, param.name), param.index)
+                )
         for instruction in self._kernel.instructions:
             for assign in instruction.assigns:
                 if assign.is_global_address:

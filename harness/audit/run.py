@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,7 @@ class AuditCommand:
 def run_audit(command: AuditCommand) -> CommandResult:
     """Audit everything that was named."""
     options = _options(command)
-    inputs = collect_inputs(command.inputs, command.arches, command.import_roots)
+    inputs = collect_inputs(command.inputs, command.arches, command.import_roots, _progress(command.output))
     findings = audit_inputs(inputs, options, command.arches)
     code = exit_code_of(findings)
     if command.output.format == "json":
@@ -52,6 +53,10 @@ def run_audit(command: AuditCommand) -> CommandResult:
     else:
         text = render_text(findings, color=command.output.color, verbose=command.verbose)
     return CommandResult(text=text, exit_code=code)
+
+
+def _progress(output: OutputOptions) -> Callable[[str], None] | None:
+    return None if output.quiet else lambda text: print(text, file=sys.stderr, flush=True)
 
 
 def _options(command: AuditCommand) -> AuditOptions:

@@ -107,3 +107,12 @@ def test_each_rule_has_its_page_with_all_sections() -> None:
         text = (pages / f"{rule.id}.md").read_text()
         sections = ["Claim", "Why", "How it decides", "What it cannot see", "How to fix", "Example"]
         assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == sections
+
+
+def test_machine_code_beside_its_ptx_gets_the_names_and_is_compared_with_it(tmp_path: Path) -> None:
+    sass = FOLDER.parent / "sass" / "sm_90a" / "texture_clean.sass"
+    (tmp_path / "k.sm_90a.ptx").write_text((FOLDER / "texture_clean.ptx").read_text())
+    (tmp_path / "k.sm_90a.sass").write_text(sass.read_text())
+    result = run(tmp_path, "--role", "out=output")
+    assert result.exit_code == 1 and "compiler-hoisted" in result.text
+    assert run(tmp_path, "--role", "out=output", "--role", "tex=static").exit_code == 0

@@ -13,7 +13,7 @@ HEAD = """.version 8.7
 .target sm_90a
 .address_size 64
 .extern .shared .align 16 .b8 smem[];
-.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n)
+.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n, .param .u64 .ptr .global .align 16 z)
 BOUNDS
 {
 .reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .f32 %f<9>;
@@ -181,3 +181,25 @@ def test_options_of_a_kernel_override_those_of_all_and_the_command_line_override
     assert options.for_kernel("k1").roles["x"].role is Role.STATE
     assert options.for_kernel("other").roles["x"].role is Role.STATIC
     assert options.with_roles(["k1/x=output"]).for_kernel("k1").roles["x"].role is Role.OUTPUT
+
+
+def test_a_declared_pointer_is_the_base_of_a_sum_with_another_possible_one() -> None:
+    lines = ("ld.param.u64 %rd3, [z];", "add.s64 %rd1, %rd1, %rd3;", READ, WAIT)
+    assert decision(audit(*lines, roles={"x": "activation", "z": "static"}), "PDL001") is Decision.PROVEN
+    assert decision(audit(*lines, roles={"x": "static", "z": "state"}), "PDL001") is Decision.SHOWN
+
+
+def test_a_choice_between_arguments_that_the_role_decides_is_followed() -> None:
+    lead = ("mov.u32 %r2, %tid.x;", "setp.lt.u32 %p1, %r2, 32;", "@!%p1 bra L;", WAIT, "L:")
+    late = ("@%p1 bra M;", WAIT, "M:")
+    for first, second, wanted in (("%rd1", "%rd2", Decision.PROVEN), ("%rd2", "%rd1", Decision.SHOWN)):
+        chosen = (f"selp.b64 %rd4, {first}, {second}, %p1;", "ld.global.b32 %r1, [%rd4];")
+        results = audit(*lead, *chosen, *late, roles={"x": "activation", "y": "static"})
+        assert decision(results, "PDL001") is wanted
+
+
+def test_a_choice_that_a_shared_condition_decides_is_followed() -> None:
+    lead = ("setp.gt.s32 %p1, %r9, 3;", "@!%p1 bra L;", WAIT, "L:")
+    chosen = ("selp.b64 %rd4, %rd1, %rd2, %p1;", "ld.global.b32 %r1, [%rd4];", "@%p1 bra M;", WAIT, "M:")
+    results = audit(*lead, *chosen, roles={"x": "activation", "y": "static"})
+    assert decision(results, "PDL001") is Decision.PROVEN
