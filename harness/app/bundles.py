@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from bundles.contents import Bundle
 from bundles.reader import read_bundle
 from bundles.verify import Difference, VerifyResult, verify_bundle
-from harness.app.judging import decide, known_checks, render_report
-from harness.app.validate import configuration_text, render_judgement
-from harness.config import DEFAULT_MANIFEST, DEFAULT_POLICY, load_policy
-from harness.facts.git import Diff, Repository
-from harness.model.change import EMPTY_TREE, Change
+from harness.app.judging import decide, render_report
+from harness.app.validate import Question, read_question, render_judgement
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import ChangedFilesEvidence
 from harness.model.finding import Finding
 from harness.model.judgement import Judgement
 from harness.model.words import ExitCode, Outcome, Principle, Tier, Verdict
-from harness.options import CommandResult, GateOptions, ReportOptions, VerifyOptions
+from harness.options import ChangeOptions, CommandResult, GateOptions, ReportOptions, VerifyOptions
 
 _WORST_FIRST = (Verdict.REJECT, Verdict.UNDECIDED, Verdict.ADMIT)
 
@@ -95,7 +91,9 @@ def gate(options: GateOptions) -> CommandResult:
     repository, each bundle is verified and held against them, and judged again under that policy. One bundle that
     does not fit leaves nothing to decide on.
     """
-    terms = gate_terms(options)
+    terms = read_question(
+        ChangeOptions(repo=options.repo, base=options.base, head=options.head, policy=options.policy)
+    )
     lines: list[str] = [f"change: {terms.change.merge_base[:12]}..{terms.change.head[:12]}"]
     findings: list[Finding] = []
     verdicts: list[Verdict] = []
@@ -125,32 +123,7 @@ def gate(options: GateOptions) -> CommandResult:
     return CommandResult(text="\n".join([f"gate: {verdict}", *lines]), exit_code=code)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateTerms:
-    """What the gating repository itself says of the change."""
-
-    change: Change
-    diff: Diff
-    manifest_text: str
-    policy_text: str
-
-
-def gate_terms(options: GateOptions) -> GateTerms:
-    """Reads change, diff, manifest and policy from the gating repository; raises `ConfigurationError`."""
-    repository = Repository(options.repo)
-    change, diff = repository.change(options.base, options.head)
-    held_by = change.head if change.merge_base == EMPTY_TREE else change.merge_base
-    policy_text = configuration_text(repository, options.policy, "policy", DEFAULT_POLICY, held_by)
-    load_policy(policy_text, known_checks=known_checks())
-    return GateTerms(
-        change=change,
-        diff=diff,
-        manifest_text=configuration_text(repository, None, "manifest", DEFAULT_MANIFEST, change.head),
-        policy_text=policy_text,
-    )
-
-
-def judge_for_gate(folder: Path, terms: GateTerms) -> tuple[Judgement | None, list[Finding]]:
+def judge_for_gate(folder: Path, terms: Question) -> tuple[Judgement | None, list[Finding]]:
     """The bundle's judgement under the gate's terms; None, and why, when it cannot be used."""
     result = verify_bundle(folder, decide, render_report)
     if not result.intact:
@@ -162,7 +135,7 @@ def judge_for_gate(folder: Path, terms: GateTerms) -> tuple[Judgement | None, li
     return decide(terms.manifest_text, terms.policy_text, bundle.change, bundle.records), []
 
 
-def find_misfits(bundle: Bundle, terms: GateTerms) -> list[Difference]:
+def find_misfits(bundle: Bundle, terms: Question) -> list[Difference]:
     """Where the bundle speaks of another change than the one at the gate, or of a part of it."""
     change, found = bundle.change, []
     if change.head != terms.change.head:
@@ -178,7 +151,7 @@ def find_misfits(bundle: Bundle, terms: GateTerms) -> list[Difference]:
         text = "Its manifest is not the one of the head commit."
         found.append(Difference(slug="bundle-other-manifest", where="fasttrack.toml", message=text))
     records = [r for r in bundle.records if isinstance(r, ChangedFilesEvidence)]
-    if len(records) != 1 or records[0].files != terms.diff.files or records[0].num_not_judged:
+    if len(records) != 1 or records[0].files != terms.changed_files.files or records[0].num_not_judged:
         text = "Its list of changed files is not the diff of the gating repository."
         found.append(Difference(slug="bundle-other-diff", where="evidence", message=text))
     return found

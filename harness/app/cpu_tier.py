@@ -77,7 +77,7 @@ def collect_cpu_tier(run: CpuRun) -> None:
     try:
         model_dir = build_checkpoint(run)
     except EngineError as error:
-        run.recorder.gap(Tier.CPU, "tier cpu", error.message, broke=True, details=error.log_tail.splitlines())
+        run.recorder.broken(Tier.CPU, "tier cpu", error)
         return
     sessions: dict[Arm, ArmSession] = {}
     pool = ThreadPoolExecutor(max_workers=len(run.arms))
@@ -85,6 +85,8 @@ def collect_cpu_tier(run: CpuRun) -> None:
         start_arms(run, model_dir, sessions, pool)
         collect_suites(run, sessions, pool)
         collect_timing(run, sessions)
+    except EngineError as error:
+        run.recorder.broken(Tier.CPU, "the rest of the run", error)
     except KeyboardInterrupt:
         run.recorder.gap(Tier.CPU, "the rest of the run", "interrupted by the user", broke=False)
         raise
@@ -167,9 +169,7 @@ def start_arms(
         except EngineError as error:
             if run.stopping.is_set():
                 return
-            run.recorder.gap(
-                Tier.CPU, f"arm {arm}", error.message, broke=True, details=error.log_tail.splitlines()
-            )
+            run.recorder.broken(Tier.CPU, f"arm {arm}", error)
         else:
             run.recorder.progress.say(f"{arm}: ready after {session.ready_s:.0f} s")
 
@@ -223,13 +223,7 @@ def run_on(run: CpuRun, sessions: Mapping[Arm, ArmSession], arm: Arm, suite: Sui
         items = run_suite(suite, session.completer, progress_every(recorder, arm, suite.name))
     except EngineError as error:
         if not run.stopping.is_set():
-            recorder.gap(
-                Tier.CPU,
-                f"suite {suite.name} on {arm}",
-                error.message,
-                broke=True,
-                details=error.log_tail.splitlines(),
-            )
+            recorder.broken(Tier.CPU, f"suite {suite.name} on {arm}", error)
         return
     recorder.record(
         SuiteEvidence(
@@ -295,12 +289,8 @@ def collect_timing(run: CpuRun, sessions: Mapping[Arm, ArmSession]) -> None:
                     wake=wake,
                 )
             except EngineError as error:
-                run.recorder.gap(
-                    Tier.CPU,
-                    f"timing at batch {batch}, {compares[0]} against {compares[1]}",
-                    error.message,
-                    broke=True,
-                    details=error.log_tail.splitlines(),
+                run.recorder.broken(
+                    Tier.CPU, f"timing at batch {batch}, {compares[0]} against {compares[1]}", error
                 )
             else:
                 run.recorder.record(cell)

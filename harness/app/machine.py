@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from harness.app.validate import read_question
 from harness.checks.registry import all_checks
-from harness.config import load_policy
 from harness.facts.environment import can_run, collect_environment
 from harness.model.words import ExitCode, Tier
 from harness.options import CommandResult, DoctorOptions, Format, PlanOptions
@@ -36,7 +35,7 @@ class PlannedCheck:
 def plan(options: PlanOptions) -> CommandResult:
     """What `validate` with the same options would run, and what keeps the rest from running."""
     question = read_question(options.change)
-    required = set(load_policy(question.policy_text).required_checks)
+    required = set(question.policy.required_checks)
     planned: list[PlannedCheck] = []
     for check in sorted(all_checks(), key=lambda c: (c.tier.rank, c.id)):
         able, why_not = can_run(check.tier)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
 
+from harness.model.errors import EngineError
 from harness.model.evidence import AnyEvidence, EvidenceSet, GapEvidence, evidence_set
 from harness.model.words import Tier
 
@@ -73,6 +74,10 @@ class Recorder:
                 details=tuple(details),
             )
         )
+
+    def broken(self, tier: Tier, what: str, error: EngineError) -> None:
+        """Records that an engine's failure kept something from being collected, with the last lines of its log."""
+        self.gap(tier, what, error.message, broke=True, details=error.log_tail.splitlines())
 
     @property
     def evidence(self) -> EvidenceSet:

@@ -29,6 +29,7 @@ from harness.model.errors import ConfigurationError
 from harness.model.evidence import ChangedFilesEvidence, SubjectEvidence
 from harness.model.judgement import Judgement
 from harness.model.manifest import Manifest
+from harness.model.policy import Policy
 from harness.model.words import ExitCode, Tier
 from harness.options import ChangeOptions, CommandResult, OutputOptions, ValidateOptions
 from reports.markdown import render_markdown
@@ -47,6 +48,7 @@ class Question:
     changed_files: ChangedFilesEvidence
     manifest: Manifest
     manifest_text: str
+    policy: Policy
     policy_text: str
 
 
@@ -61,7 +63,7 @@ def read_question(options: ChangeOptions) -> Question:
     held_by = change.head if change.merge_base == EMPTY_TREE else change.merge_base
     policy_text = configuration_text(repository, options.policy, "policy", DEFAULT_POLICY, held_by)
     manifest = load_manifest(manifest_text)
-    load_policy(policy_text, known_checks=known_checks())
+    policy = load_policy(policy_text, known_checks=known_checks())
     changed = ChangedFilesEvidence(
         tier=Tier.STATIC,
         recorded_at=utc_now(),
@@ -75,6 +77,7 @@ def read_question(options: ChangeOptions) -> Question:
         changed_files=changed,
         manifest=manifest,
         manifest_text=manifest_text,
+        policy=policy,
         policy_text=policy_text,
     )
 
@@ -118,7 +121,7 @@ def validate(
         collect_tiers(question, options.change.tier, recorder, collect_cpu)
     except KeyboardInterrupt:
         interrupted = True
-        for tier in load_policy(question.policy_text).required:
+        for tier in question.policy.required:
             if tier not in (Tier.STATIC, Tier.CPU):
                 recorder.gap(tier, f"tier {tier}", "the run was interrupted before it", broke=False)
     progress.say("judging")
@@ -144,9 +147,8 @@ def collect_tiers(
 
     Each of the others that the policy requires or the user asked for leaves a gap that says why.
     """
-    required = load_policy(question.policy_text).required
     for wanted in Tier:
-        if wanted is Tier.STATIC or (wanted not in required and wanted.rank > tier.rank):
+        if wanted is Tier.STATIC or (wanted not in question.policy.required and wanted.rank > tier.rank):
             continue
         able, why_not = can_run(wanted)
         if wanted.rank > tier.rank:

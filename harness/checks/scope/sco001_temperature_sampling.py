@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.checks.joins.agreement import AgreementCounts, decide_agreement
-from harness.checks.joins.pairing import Triple, find_suite_arms, pair_items
+from harness.checks.joins.pairing import Triple
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.checks.joins.served_share import decide_share, fallback_reasons
 from harness.checks.joins.token_steps import count_token_steps, index_token_steps
-from harness.checks.scope.declared import undeclared
+from harness.checks.scope.answers import read_answers
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.finding import Finding, Measurement
 from harness.model.manifest import Feature
@@ -52,14 +52,11 @@ class TemperatureSampling(BaseCheck):
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
         """Findings for the path, each temperature, the repeats and the seeds."""
-        if left_out := undeclared(self, context, FEATURE):
-            return [left_out]
-        arms = find_suite_arms(context.evidence, SUITE, self.tier)
-        if isinstance(arms, Ruling):
-            return [finding_of(self, FEATURE, arms)]
+        answers = read_answers(self, context, feature=FEATURE, suite=SUITE, subject="sampled answers")
+        if isinstance(answers, Finding):
+            return [answers]
+        arms, triples, findings = answers.arms, answers.triples, list(answers.findings)
         evidence = arms.evidence_ids
-        triples, incomplete = pair_items(arms)
-        findings = [finding_of(self, "sampled answers", incomplete, evidence)] if incomplete else []
         if not triples:
             return findings
         steps = index_token_steps(arms.ledger, context.manifest, (t.candidate.request_id for t in triples))

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness.checks.joins.pairing import SuiteArms, Triple, find_suite_arms, pair_items
+from harness.checks.joins.pairing import SuiteArms, Triple
 from harness.checks.joins.ruling import Ruling, combine_rulings, finding_of
 from harness.checks.joins.served_share import decide_share, fallback_reasons
 from harness.checks.joins.token_steps import count_token_steps, index_token_steps
-from harness.checks.scope.declared import undeclared
+from harness.checks.scope.answers import read_answers
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import SuiteItem
 from harness.model.finding import Finding, Measurement
@@ -54,14 +54,11 @@ class StructuredOutput(BaseCheck):
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
         """One finding a concurrency."""
-        if left_out := undeclared(self, context, FEATURE):
-            return [left_out]
-        arms = find_suite_arms(context.evidence, SUITE, self.tier)
-        if isinstance(arms, Ruling):
-            return [finding_of(self, FEATURE, arms)]
+        answers = read_answers(self, context, feature=FEATURE, suite=SUITE, subject="structured answers")
+        if isinstance(answers, Finding):
+            return [answers]
+        arms, triples, findings = answers.arms, answers.triples, list(answers.findings)
         evidence = arms.evidence_ids
-        triples, incomplete = pair_items(arms)
-        findings = [finding_of(self, "structured answers", incomplete, evidence)] if incomplete else []
         steps = index_token_steps(arms.ledger, context.manifest, (t.candidate.request_id for t in triples))
         levels = sorted({t.baseline.concurrency for t in triples})
         for level in levels:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.checks.joins.pairing import Triple, find_suite_arms, pair_items
+from harness.checks.joins.pairing import Triple
 from harness.checks.joins.ruling import Ruling, combine_rulings, finding_of
 from harness.checks.joins.served_share import decide_share, fallback_reasons
 from harness.checks.joins.token_level import compare_tokens, find_faults, tie_gap
 from harness.checks.joins.token_limits import decide_token_level
 from harness.checks.joins.token_steps import TokenSteps, count_token_steps, index_token_steps
-from harness.checks.scope.declared import undeclared
+from harness.checks.scope.answers import read_answers
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import SuiteItem
 from harness.model.finding import Finding, Measurement
@@ -39,14 +39,11 @@ class FullContext(BaseCheck):
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
         """Findings for the reach, the path and the distributions."""
-        if left_out := undeclared(self, context, FEATURE):
-            return [left_out]
-        arms = find_suite_arms(context.evidence, SUITE, self.tier)
-        if isinstance(arms, Ruling):
-            return [finding_of(self, FEATURE, arms)]
+        answers = read_answers(self, context, feature=FEATURE, suite=SUITE, subject="answers")
+        if isinstance(answers, Finding):
+            return [answers]
+        arms, triples, findings = answers.arms, answers.triples, list(answers.findings)
         evidence = arms.evidence_ids
-        triples, incomplete = pair_items(arms)
-        findings = [finding_of(self, "answers", incomplete, evidence)] if incomplete else []
         if not triples:
             return findings
         items = [t.candidate for t in triples]

@@ -42,7 +42,7 @@ def manifest_with_builder(*build: str) -> Manifest:
 class SlowSession:
     """A session that starts until it is killed; when the candidate's begins, the user presses Ctrl-C."""
 
-    ready_s = None
+    ready_s: float | None = None
     command: tuple[str, ...] = ()
     alive = False
 
@@ -80,11 +80,22 @@ class SlowSession:
         self.is_closed = True
 
 
-def collection(tmp_path: Path, manifest: Manifest) -> tuple[CpuRun, list[SlowSession]]:
+class DeafSession(SlowSession):
+    """A session that starts, and whose engine is gone by the time it is asked something."""
+
+    ready_s = 0.0
+    alive = True
+
+    def start(self) -> None: ...
+
+
+def collection(
+    tmp_path: Path, manifest: Manifest, kind: type[SlowSession] = SlowSession
+) -> tuple[CpuRun, list[SlowSession]]:
     sessions: list[SlowSession] = []
 
     def open_slow(plan: ArmPlan) -> SlowSession:
-        sessions.append(SlowSession(plan))
+        sessions.append(kind(plan))
         return sessions[-1]
 
     recorder = Recorder(sink=Sink(), progress=Progress(quiet=True))
@@ -107,6 +118,14 @@ def test_an_interrupt_while_engines_start_ends_all_of_them_before_the_run_return
     assert all(s.killed.is_set() and s.is_closed for s in sessions)
     assert len(run.recorder.records) == kept
     assert [r.reason for r in run.recorder.evidence.of(GapEvidence)] == ["interrupted by the user"]
+
+
+def test_an_engine_that_is_gone_between_two_suites_is_a_gap_and_not_a_crash(tmp_path: Path) -> None:
+    run, sessions = collection(tmp_path, manifest_with_builder("-c", "pass"), DeafSession)
+    collect_cpu_tier(run)
+    (gap,) = run.recorder.evidence.of(GapEvidence)
+    assert gap.broke and gap.what == "the rest of the run"
+    assert all(s.is_closed for s in sessions)
 
 
 def test_a_builder_that_fails_is_a_gap_with_its_last_words(tmp_path: Path) -> None:
