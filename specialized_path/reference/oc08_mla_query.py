@@ -83,11 +83,30 @@ def mla_query(
     q_a, kv_c, k_pe, gate = y.split([q_rank, kv_rank, rope, gate_rows], dim=-1)
     q_c = round_to(rms_norm(q_a, q_a_norm_weight, eps=eps, acc_dtype=acc_dtype), x.dtype)
     kv = round_to(rms_norm(kv_c, kv_a_norm_weight, eps=eps, acc_dtype=acc_dtype), x.dtype)
-    q = linear(q_c, w_q_b, acc_dtype=acc_dtype).unflatten(-1, (num_heads, nope + rope))
-    q_nope, q_pe = q.split([nope, rope], dim=-1)
-    absorbed = torch.einsum("...hn,hnc->...hc", q_nope.to(acc_dtype), w_uk.to(acc_dtype))
-    query = torch.cat([round_to(absorbed, x.dtype), q_pe], dim=-1)
+    absorbed, q_pe = absorbed_query(q_c, w_q_b, w_uk, acc_dtype=acc_dtype)
+    query = torch.cat([absorbed, q_pe], dim=-1)
     return MlaQuery(query=query, cache_row=torch.cat([kv, k_pe], dim=-1), gate=gate)
+
+
+def absorbed_query(
+    q_c: Tensor, w_q_b: Tensor, w_uk: Tensor, *, acc_dtype: torch.dtype = torch.float32
+) -> tuple[Tensor, Tensor]:
+    """The query of each head, its nope part multiplied into the latent space; each of the two rounded once.
+
+    Args:
+        q_c: [..., q_lora_rank], the normed query latent; its type is the one rounded to.
+        w_q_b: [H * (nope + rope), q_lora_rank], each head nope first.
+        w_uk: [H, nope, kv_lora_rank].
+        acc_dtype: type of the sums.
+
+    Returns:
+        [..., H, kv_lora_rank], absorbed, and [..., H, rope], as projected.
+    """
+    num_heads, nope, _ = w_uk.shape
+    q = linear(q_c, w_q_b, acc_dtype=acc_dtype).unflatten(-1, (num_heads, -1))
+    q_nope, q_pe = q.tensor_split([nope], dim=-1)
+    wide = torch.einsum("...hn,hnc->...hc", q_nope.to(acc_dtype), w_uk.to(acc_dtype))
+    return round_to(wide, q_c.dtype), q_pe
 
 
 def mla_cache_write(
