@@ -20,8 +20,11 @@ from harness.cli_options import (
     option,
     output,
     output_options,
+    python_option,
     repo_option,
+    report_output_options,
 )
+from harness.kernels.command import kernels
 from harness.model.errors import FasttrackError
 from harness.model.words import ExitCode
 from harness.options import (
@@ -46,12 +49,15 @@ def cli() -> None:
 @cli.command(epilog=_EPILOG)
 @change_options
 @option("--out", "Folder of the bundle.", type=PATH, default=Path("fasttrack-out"), show_default=True)
-@output_options
-def validate(out: Path, **options: Any) -> CommandResult:
+@python_option
+@report_output_options
+def validate(out: Path, python: Path, **options: Any) -> CommandResult:
     """Collect the evidence for a change, judge it and write the bundle."""
     from harness import app
 
-    return app.validate(ValidateOptions(change=change(options), out=out, output=output(options)))
+    return app.validate(
+        ValidateOptions(change=change(options), out=out, output=output(options), python=python)
+    )
 
 
 @cli.command(epilog=_EPILOG)
@@ -67,7 +73,7 @@ def plan(**options: Any) -> CommandResult:
 @cli.command(epilog=_EPILOG)
 @click.argument("bundle", type=PATH)
 @click.option("--out", help="The HTML file.", type=PATH, show_default="report.html in the bundle")
-@output_options
+@report_output_options
 def report(bundle: Path, out: Path | None, **options: Any) -> CommandResult:
     """Write the report of a bundle."""
     from harness import app
@@ -123,6 +129,7 @@ def doctor(**options: Any) -> CommandResult:
 
 
 cli.add_command(audit)
+cli.add_command(kernels)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,10 +14,12 @@ from harness.model.words import Tier
 from harness.options import ChangeOptions, Format, OutputOptions
 
 FORMATS = ("text", "json", "md")
+REPORT_FORMATS = (*FORMATS, "sarif", "annotations", "summary")
+"""What a whole judgement can be shown as: also for code scanning, for the diff, and for a job's summary page."""
 PATH = click.Path(path_type=Path)
 
 
-def _options(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def combined(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def apply(command: Any) -> Any:
         for decorator in reversed(decorators):
             command = decorator(command)
@@ -36,7 +38,7 @@ repo_option = option("--repo", "The clone.", type=PATH, default=Path(), show_def
 policy_option = option(
     "--policy", "Policy file.", type=PATH, show_default=".github/fasttrack-policy.toml of the clone"
 )
-change_options = _options(
+change_options = combined(
     repo_option,
     option(
         "--base",
@@ -55,8 +57,14 @@ change_options = _options(
         show_default=True,
     ),
 )
-output_options = _options(
-    option("--format", "Form of the result.", type=click.Choice(FORMATS), default="text", show_default=True),
+python_option = option(
+    "--python",
+    "Interpreter that has the kernels' DSL.",
+    type=PATH,
+    default=Path(sys.executable),
+    show_default="this one",
+)
+_shown_options = (
     option(
         "--color",
         "Colours on a terminal.",
@@ -67,6 +75,16 @@ output_options = _options(
     option("--quiet", "No progress on stderr.", is_flag=True),
     option("--debug", "Show the traceback of an unexpected error.", is_flag=True, expose_value=False),
 )
+
+
+def _format_option(formats: tuple[str, ...]) -> Callable[[Any], Any]:
+    return option(
+        "--format", "Form of the result.", type=click.Choice(formats), default="text", show_default=True
+    )
+
+
+output_options = combined(_format_option(FORMATS), *_shown_options)
+report_output_options = combined(_format_option(REPORT_FORMATS), *_shown_options)
 
 
 def change(options: Mapping[str, Any]) -> ChangeOptions:

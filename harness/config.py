@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from harness.config_fields import BadField, describe_date, describe_errors
-from harness.config_rules import manifest_problems, policy_problems
+from harness.config_rules import kernel_problems, manifest_problems, policy_problems
 from harness.model.errors import ConfigurationError
+from harness.model.kernels import KernelsFile, KernelsSection
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
 from harness.model.words import Tier
@@ -54,6 +55,20 @@ def load_manifest(text: str | bytes, name: str = DEFAULT_MANIFEST) -> Manifest:
     manifest = _load(text, name, "manifest", Manifest)
     _raise_bad_fields(manifest_problems(manifest), name, "manifest")
     return manifest
+
+
+def load_kernels(text: str | bytes, name: str = DEFAULT_MANIFEST) -> KernelsSection:
+    """The `[kernels]` of a manifest, or of a file that has nothing else: enough for an audit, not for a judgement.
+
+    Raises:
+        ConfigurationError: as `load_manifest`.
+    """
+    sections = set(_parse_toml(decode_configuration(text, name, "manifest"), name, "manifest"))
+    if not sections <= set(KernelsFile.model_fields):
+        return load_manifest(text, name).kernels
+    section = _load(text, name, "manifest", KernelsFile).kernels
+    _raise_bad_fields(kernel_problems(section), name, "manifest")
+    return section
 
 
 def load_policy(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from harness.config_fields import BadField, suggestion
 from harness.model.globs import glob_problem, literal_parts
+from harness.model.kernels import KernelsSection
 from harness.model.manifest import DispatchSection, Manifest, PathsSection
 from harness.model.paths import PathRules
 from harness.model.policy import Policy
@@ -25,9 +26,20 @@ def manifest_problems(manifest: Manifest) -> list[BadField]:
     problems += _dispatch_problems(manifest.dispatch, manifest.paths.import_roots)
     if manifest.switch.on == manifest.switch.off:
         problems.append(BadField("switch.on", f'"{manifest.switch.on}"', "a value other than switch.off"))
-    if not any("{out}" in argument for argument in manifest.models.nano.build):
+    nano = manifest.models.nano
+    if nano is not None and not any("{out}" in argument for argument in nano.build):
         problems.append(BadField("models.nano.build", "no {out}", "{out} where the folder's name belongs"))
+    problems += kernel_problems(manifest.kernels)
     return problems + list(_performance_problems(manifest))
+
+
+def kernel_problems(section: KernelsSection) -> list[BadField]:
+    """Every rule between fields that `[kernels]` breaks."""
+    return [
+        BadField(f"kernels.entries[{index}].arches", "an empty list", "a list of at least 1")
+        for index, entry in enumerate(section.entries)
+        if not entry.arches
+    ]
 
 
 def policy_problems(policy: Policy, known_checks: Mapping[str, Tier]) -> list[BadField]:
@@ -94,8 +106,21 @@ def _dispatch_problems(dispatch: DispatchSection, roots: tuple[str, ...]) -> Ite
     for path, module in _numbered("dispatch.never_imported_when_off", dispatch.never_imported_when_off):
         if not _is_below(module, roots):
             yield BadField(path, f'"{module}"', f"a module below paths.import_roots ({', '.join(roots)})")
+    for path, module in _numbered("dispatch.imported_when_off", dispatch.imported_when_off):
+        if not _is_below(module, roots):
+            yield BadField(path, f'"{module}"', f"a module below paths.import_roots ({', '.join(roots)})")
+        elif any(
+            _is_below(m, (module,)) or _is_below(module, (m,)) for m in dispatch.never_imported_when_off
+        ):
+            yield BadField(path, f'"{module}"', "modules apart from dispatch.never_imported_when_off")
     for target in sorted(set(dispatch.specialized_code) & set(dispatch.baseline_code)):
         yield BadField("dispatch.baseline_code", f'"{target}"', "code that is not specialized_code as well")
+
+
+def _read_problems(manifest: Manifest) -> Iterator[BadField]:
+    for path, target in _numbered("switch.reads", manifest.switch.reads):
+        if not _TARGET.fullmatch(target):
+            yield BadField(path, f'"{target}"', '"module:function", "module:Class" or "module:NAME"')
 
 
 def _performance_problems(manifest: Manifest) -> Iterator[BadField]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from harness.model.words import ExitCode, Tier
 
-Format = Literal["text", "json", "md"]
+Format = Literal["text", "json", "md", "sarif", "annotations", "summary"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,8 @@ class ValidateOptions:
     out: Path
     """Folder of the bundle."""
     output: OutputOptions
+    python: Path = field(default_factory=lambda: Path(sys.executable))
+    """The interpreter that has the DSL in which the kernels are written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,14 +9,26 @@ from bundles.contents import HEAD_CHARACTERS, Bundle, EvidenceFile
 from bundles.layout import MANIFEST_JSON
 from harness.model.evidence import (
     ArmEvidence,
+    CapturedPointersEvidence,
     ChangedFilesEvidence,
     CoverageEvidence,
+    DefaultOffEvidence,
     EnvironmentEvidence,
     GapEvidence,
+    HandoverEvidence,
+    HooksEvidence,
+    ImportsEvidence,
+    KernelAuditEvidence,
+    KernelCompilationEvidence,
     LedgerEvidence,
+    OwnersEvidence,
+    ProbeEvidence,
+    PythonEffectsEvidence,
     SubjectEvidence,
     SuiteEvidence,
+    SurfaceEvidence,
     TimingEvidence,
+    WaitSourceEvidence,
 )
 from harness.model.words import Tier
 from reports.shown import Length, Piece, Shown, format_number, pointer, visible
@@ -98,7 +110,7 @@ def _view_record(bundle: Bundle, file: EvidenceFile, limit: int) -> EvidenceEntr
 
     command = shlex.join(record.command)
     text = file.head[:limit]
-    log = record.log_tail if isinstance(record, ArmEvidence) else ()
+    log = record.log_tail if isinstance(record, (ArmEvidence, KernelCompilationEvidence)) else ()
     first = max(len(log) - LOG_LINES, 0)
     return EvidenceEntry(
         anchor=evidence_anchor(record.id),
@@ -156,6 +168,48 @@ def _facts(file: EvidenceFile) -> list[Fact]:
             shown.value("cell", "cell", record.cell)
             shown.value("batch", "batch", record.batch)
             shown.length("timed blocks", "blocks", len(record.blocks))
+        case KernelCompilationEvidence():
+            shown.value("entry point", "entry", record.entry)
+            shown.value("architecture", "arch", record.arch)
+            shown.length("variants", "variants", len(record.variants))
+            if record.failure:
+                shown.value("failure", "failure", record.failure)
+        case KernelAuditEvidence():
+            shown.value("entry point", "entry", record.entry)
+            shown.value("architecture", "arch", record.arch)
+            shown.length("kernels", "kernels", len(record.kernels))
+        case WaitSourceEvidence():
+            shown.value("files searched", "num_files", record.num_files)
+            shown.length("waits", "statements", len(record.statements))
+        case PythonEffectsEvidence():
+            shown.value("commit", "commit", record.commit)
+            shown.length("files read", "files", len(record.files))
+            shown.length("reaches outside", "effects", len(record.effects))
+        case ProbeEvidence() | HandoverEvidence():
+            shown.value("arm", "arm", record.arm)
+            shown.length("engine steps", "steps", len(record.steps))
+        case DefaultOffEvidence():
+            shown.value("side", "side", record.side)
+            shown.value("commit", "commit", record.commit)
+            shown.length("models served", "snapshots", len(record.snapshots))
+        case CapturedPointersEvidence():
+            shown.value("arm", "arm", record.arm)
+            shown.length("graphs", "graphs", len(record.graphs))
+            shown.length("addresses lost", "losses", len(record.losses))
+        case SurfaceEvidence():
+            shown.value("commit", "commit", record.commit)
+            shown.length("settings in code", "code", len(record.code))
+            shown.length("places that read the switch", "switch", len(record.switch))
+            shown.value("documents read", "num_documents", record.num_documents)
+        case HooksEvidence():
+            shown.length("hooked files", "files", len(record.files))
+            shown.value("compared with", "base", record.base)
+        case ImportsEvidence():
+            shown.value("files searched", "num_files", record.num_files)
+            shown.length("imports of the subject", "inward", len(record.inward))
+            shown.length("imports by the subject", "outward", len(record.outward))
+        case OwnersEvidence():
+            shown.value("file", "path", record.path)
         case GapEvidence():
             shown.value("missing", "what", record.what)
             shown.value("reason", "reason", record.reason)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bundles.layout import JUDGEMENT
-from harness.model.finding import Finding, Measurement
+from harness.model.finding import Finding, Location, Measurement
 from harness.model.words import Outcome
 from reports.interval import IntervalFigure, draw_interval
 from reports.shown import Shown, format_number, format_together, pointer, visible
@@ -39,6 +39,8 @@ class FindingView:
     advice: Shown | None
     path: Shown | None
     line: Shown | None
+    place: Location | None
+    """The same for machines: the path and the lines as the finding has them."""
     evidence: tuple[Shown, ...]
     measurements: tuple[MeasurementView, ...]
     details: tuple[Shown, ...]
@@ -64,6 +66,7 @@ def view_finding(finding: Finding, index: int, anchors: Mapping[str, str]) -> Fi
             if location and location.line is not None
             else None
         ),
+        place=location,
         evidence=tuple(show(e, "evidence", i, href=anchors[e]) for i, e in enumerate(finding.evidence)),
         measurements=tuple(
             view_measurement(m, pointer(JUDGEMENT, "findings", index, "measurements", i))

@@ -1,27 +1,28 @@
 """Entry points that compile every kernel of vLLM 0.33.0's DeepSeek-V4.1 decode path, one generator per launch.
 
 Each calls the path's own compile function. Nothing runs on a GPU: the pointers are placeholders, and the
-constructors that would also allocate symmetric memory are stopped after their kernels are built. The import of
-vLLM itself without a GPU is prepared by the module that `FASTTRACK_ENTRY_PRELUDE` names, when set.
+constructors that would also allocate symmetric memory are stopped after their kernels are built. Without a
+GPU vLLM itself cannot be imported; `vllm_without_gpu` imports its kernel folders alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 from collections.abc import Iterator
 from types import SimpleNamespace
 from unittest import mock
 
-if os.environ.get("FASTTRACK_ENTRY_PRELUDE"):
-    importlib.import_module(os.environ["FASTTRACK_ENTRY_PRELUDE"])
-
-import contextlib
-
 import torch
+
+if not torch.cuda.is_available():
+    importlib.import_module("vllm_without_gpu")
 
 PATH = "vllm.models.deepseek_v41.nvidia.specialized_decode"
 HIDDEN, HC, TOP_K, TP, ROWS = 5120, 4, 6, 4, 384
+MAILBOX, STAGE = 1 << 32, 1 << 20
+"""Addresses that the publishing GEMM is compiled for; nothing lies there."""
 
 
 def module(name: str):
@@ -48,7 +49,7 @@ def publishing_gemm() -> Iterator[str]:
     linear = object.__new__(publishing.PublishingMxfp8Linear)
     linear._compiled = {}
     linear.all_reduce = SimpleNamespace(
-        publish_target=lambda: (1 << 20, 1 << 20), tp=TP, rank=0, capacity=ROWS, hidden_size=HIDDEN
+        publish_target=lambda: (MAILBOX, STAGE), tp=TP, rank=0, capacity=ROWS, hidden_size=HIDDEN
     )
     for tactic in ((256, 4, 1, 2), (256, 6, 1, 1), (128, 10, 1, 4), (256, 4, 1, 1)):
         linear._compile(tactic, torch.device("cuda", 0))

@@ -1,8 +1,8 @@
 """Entry points that compile every kernel of vLLM 0.33.0's Kimi K3 decode path, one generator per launch.
 
 Each calls the path's own compile function with the argument values that its build makes for tensor-parallel
-sizes 8 and 16, batch by batch. Nothing runs on a GPU: tensors are fake or on the meta device. The import of
-vLLM itself without a GPU is prepared by the module that `FASTTRACK_ENTRY_PRELUDE` names, when set.
+sizes 8 and 16, batch by batch. Nothing runs on a GPU: tensors are fake or on the meta device. Without a
+GPU vLLM itself cannot be imported; `vllm_without_gpu` imports its kernel folders alone.
 """
 
 from __future__ import annotations
@@ -13,19 +13,16 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from unittest import mock
 
-if os.environ.get("FASTTRACK_ENTRY_PRELUDE"):
-    importlib.import_module(os.environ["FASTTRACK_ENTRY_PRELUDE"])
-
 import torch
+
+if not torch.cuda.is_available():
+    importlib.import_module("vllm_without_gpu")
 
 ROOT = "vllm.models.kimi_k3.nvidia.specialized_decode"
 PATH = f"{ROOT}.cutedsl"
 ARCH = os.environ.get("CUTE_DSL_ARCH", "sm_103a")
 SMS = 152
 BATCHES = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64)
-LIMIT = os.environ.get("FASTTRACK_ENTRY_BATCHES", "")
-if LIMIT:
-    BATCHES = tuple(int(batch) for batch in LIMIT.split(","))
 
 
 def module(name: str):

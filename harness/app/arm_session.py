@@ -106,10 +106,10 @@ class EngineSession:
             dispatch=manifest.dispatch,
             ledger_dir=plan.workdir,
             nonce=self._nonce,
-            max_model_len=manifest.models.nano.max_model_len,
+            max_model_len=manifest.nano_model.max_model_len,
             max_num_seqs=manifest.scope.max_batch,
             additional_config=additional_config(manifest, plan.arm),
-            engine_args=manifest.models.nano.engine_args,
+            engine_args=manifest.nano_model.engine_args,
             coverage_globs=manifest.coverage.cpu if plan.with_coverage else (),
             cache_dir=plan.workdir.parent / "cache",
         )

@@ -9,8 +9,9 @@ from pathlib import Path
 from bundles.contents import Bundle
 from bundles.reader import read_bundle
 from bundles.verify import Difference, VerifyResult, verify_bundle
+from harness.app.inward import InwardEvidence, collect_without_collector
 from harness.app.judging import decide, render_report
-from harness.app.validate import Question, read_question, render_judgement
+from harness.app.validate import Question, read_question, render_judgement, static_question
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import ChangedFilesEvidence
 from harness.model.finding import Finding
@@ -94,12 +95,13 @@ def gate(options: GateOptions) -> CommandResult:
     terms = read_question(
         ChangeOptions(repo=options.repo, base=options.base, head=options.head, policy=options.policy)
     )
+    inward = collect_without_collector(static_question(terms))
     lines: list[str] = [f"change: {terms.change.merge_base[:12]}..{terms.change.head[:12]}"]
     findings: list[Finding] = []
     verdicts: list[Verdict] = []
     codes: list[ExitCode] = []
     for folder in options.bundles:
-        judgement, problems = judge_for_gate(folder, terms)
+        judgement, problems = judge_for_gate(folder, terms, inward)
         findings += problems
         lines += [f"{folder.name}: {p.subject}: {p.message}" for p in problems]
         if judgement is None:
@@ -123,8 +125,13 @@ def gate(options: GateOptions) -> CommandResult:
     return CommandResult(text="\n".join([f"gate: {verdict}", *lines]), exit_code=code)
 
 
-def judge_for_gate(folder: Path, terms: Question) -> tuple[Judgement | None, list[Finding]]:
-    """The bundle's judgement under the gate's terms; None, and why, when it cannot be used."""
+def judge_for_gate(
+    folder: Path, terms: Question, inward: Sequence[InwardEvidence]
+) -> tuple[Judgement | None, list[Finding]]:
+    """The bundle's judgement under the gate's terms; None, and why, when it cannot be used.
+
+    What the gate reads in its own repository, `inward`, stands for what the bundle says of it.
+    """
     result = verify_bundle(folder, decide, render_report)
     if not result.intact:
         return None, [difference_finding(d) for d in result.differences]
@@ -132,7 +139,8 @@ def judge_for_gate(folder: Path, terms: Question) -> tuple[Judgement | None, lis
     misfits = find_misfits(bundle, terms)
     if misfits:
         return None, [difference_finding(m) for m in misfits]
-    return decide(terms.manifest_text, terms.policy_text, bundle.change, bundle.records), []
+    records = [r for r in bundle.records if not isinstance(r, InwardEvidence)]
+    return decide(terms.manifest_text, terms.policy_text, bundle.change, [*records, *inward]), []
 
 
 def find_misfits(bundle: Bundle, terms: Question) -> list[Difference]:

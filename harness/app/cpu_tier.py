@@ -22,8 +22,10 @@ from eval_suites.prompts import long_prompt, select_prompts
 from eval_suites.suite import Suite, run_suite
 from eval_suites.token_level import TokenIds, continuations_of, greedy_suite, teacher_forced_suite
 from harness.app.arm_session import ArmPlan, ArmSession, open_session
+from harness.app.probes import ProbeRun, collect_probes
 from harness.app.recorder import Recorder, utc_now
 from harness.engine.arm_spec import PASSED_ON
+from harness.model.change import Change
 from harness.model.errors import EngineError
 from harness.model.evidence import SuiteEvidence, SuiteItem
 from harness.model.manifest import Manifest
@@ -60,10 +62,14 @@ class CpuRun:
     recorder: Recorder
     import_path: Path
     """Folder with the head commit's files below the import roots."""
+    base_path: Path
+    """The same of the merge base; empty where it has none."""
+    change: Change
     workdir: Path
     arms: tuple[Arm, ...] = tuple(Arm)
     sizes: CpuSizes = field(default_factory=CpuSizes)
     open_session: Callable[[ArmPlan], ArmSession] = open_session
+    collect_probes: Callable[[ProbeRun], None] = collect_probes
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set once the run is ending: nothing further is begun, and what breaks from then on is no finding."""
 
@@ -82,6 +88,8 @@ def collect_cpu_tier(run: CpuRun) -> None:
     sessions: dict[Arm, ArmSession] = {}
     pool = ThreadPoolExecutor(max_workers=len(run.arms))
     try:
+        if Arm.CANDIDATE in run.arms:
+            run.collect_probes(probe_run(run, model_dir))
         start_arms(run, model_dir, sessions, pool)
         collect_suites(run, sessions, pool)
         collect_timing(run, sessions)
@@ -101,6 +109,19 @@ def collect_cpu_tier(run: CpuRun) -> None:
             session.close(run.recorder)
 
 
+def probe_run(run: CpuRun, model_dir: Path) -> ProbeRun:
+    """What the scripted runs need to know."""
+    return ProbeRun(
+        manifest=run.manifest,
+        recorder=run.recorder,
+        change=run.change,
+        head_path=run.import_path,
+        base_path=run.base_path,
+        model_dir=model_dir,
+        workdir=run.workdir / "probes",
+    )
+
+
 def build_checkpoint(run: CpuRun) -> Path:
     """Writes the miniature model with the subject's own builder and returns its folder.
 
@@ -108,7 +129,7 @@ def build_checkpoint(run: CpuRun) -> Path:
     """
     out = run.workdir / "nano"
     run.recorder.progress.say("building the miniature model")
-    arguments = [a.replace("{out}", str(out)) for a in run.manifest.models.nano.build]
+    arguments = [a.replace("{out}", str(out)) for a in run.manifest.nano_model.build]
     builder = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=run.workdir,

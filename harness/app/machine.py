@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from harness.app.validate import read_question
+from harness.audit.toolchain.disassembler import ADVICE, ToolMissingError, find_nvdisasm
 from harness.checks.registry import all_checks
 from harness.facts.environment import can_run, collect_environment
 from harness.model.words import ExitCode, Tier
 from harness.options import CommandResult, DoctorOptions, Format, PlanOptions
 
 COSTS = {
-    Tier.STATIC: "seconds, any machine",
-    Tier.CPU: "minutes: three engines with the miniature model on 2 cores, about 8 GiB of memory",
+    Tier.STATIC: "seconds, any machine; minutes where the manifest has [kernels] to compile",
+    Tier.CPU: "minutes: three servers and three scripted runs of the miniature model, 2 cores, about 8 GiB of memory",
     Tier.GPU: "minutes on one GPU",
     Tier.NODE: "8 GPUs of one host",
     Tier.CLUSTER: "16 GPUs in one NVLink domain",
@@ -88,6 +90,22 @@ def render_plan(planned: list[PlannedCheck], summary: str, form: Format) -> str:
     return "\n".join(lines)
 
 
+def kernel_tools() -> dict[str, str]:
+    """What compiles kernels in this interpreter and reads their machine code; where a tool is missing, how to get it.
+
+    Another interpreter may have them: `--python` names it.
+    """
+    found = {
+        name: "installed" if find_spec(module) is not None else f"missing. {ADVICE}"
+        for name, module in (("CuTe DSL", "cutlass"), ("Triton", "triton"))
+    }
+    try:
+        find_nvdisasm()
+    except ToolMissingError as error:
+        return found | {"nvdisasm": f"missing. {error.advice}"}
+    return found | {"nvdisasm": "installed"}
+
+
 def doctor(options: DoctorOptions) -> CommandResult:
     """What this machine can run, and how to get the rest."""
     environment = collect_environment(Tier.STATIC)
@@ -98,6 +116,7 @@ def doctor(options: DoctorOptions) -> CommandResult:
             "machine": environment.model_dump(
                 mode="json", include={"cpu", "num_cores", "memory_gib", "gpus", "os", "python", "packages"}
             ),
+            "kernels": kernel_tools(),
             "tiers": [{"tier": str(t), "can_run": able, "missing": why} for t, able, why in tiers],
         }
         return CommandResult(text=json.dumps(document, indent=2), exit_code=ExitCode.ADMIT)
@@ -110,6 +129,8 @@ def doctor(options: DoctorOptions) -> CommandResult:
         "Tiers:",
     ]
     lines += [f"{bullet}{t}: {'can run' if able else f'cannot run: {why}'}" for t, able, why in tiers]
+    lines += ["", "Kernels, for the audit:"]
+    lines += [f"{bullet}{tool}: {state}" for tool, state in kernel_tools().items()]
     lines += ["", "Packages:"]
     lines += [f"{bullet}{name} {number}" for name, number in sorted(environment.packages.items())]
     return CommandResult(text="\n".join(lines), exit_code=ExitCode.ADMIT)

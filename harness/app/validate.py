@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from bundles.reader import read_bundle
 from bundles.writer import EvidenceStore, seal
+from harness.app.collector import collector_paused
 from harness.app.cpu_tier import CpuRun, collect_cpu_tier
+from harness.app.inward import reading_inward
 from harness.app.judging import check_help, decide, known_checks, render_report
+from harness.app.kernels import KernelRun, collect_kernels
+from harness.app.reaching import StaticQuestion, collect_outside
 from harness.app.recorder import Progress, Recorder, utc_now
 from harness.config import (
     DEFAULT_MANIFEST,
@@ -32,9 +36,12 @@ from harness.model.manifest import Manifest
 from harness.model.policy import Policy
 from harness.model.words import ExitCode, Tier
 from harness.options import ChangeOptions, CommandResult, OutputOptions, ValidateOptions
+from reports.annotations import render_annotations
+from reports.job_summary import render_job_summary
 from reports.markdown import render_markdown
+from reports.sarif import render_sarif
 from reports.text import render_text
-from reports.view import build_view
+from reports.view import ReportView, build_view
 
 RUN_FOLDER = "fasttrack-run-"
 
@@ -118,11 +125,16 @@ def validate(
     recorder.record(question.changed_files)
     interrupted = False
     try:
+        static = static_question(question)
+        with collector_paused(), reading_inward(static, recorder):
+            collect_outside(static, recorder)
+        collect_kernels(_kernel_run(question, options), recorder)
         collect_tiers(question, options.change.tier, recorder, collect_cpu)
     except KeyboardInterrupt:
         interrupted = True
+        collected = {record.tier for record in recorder.records}
         for tier in question.policy.required:
-            if tier not in (Tier.STATIC, Tier.CPU):
+            if tier is not Tier.STATIC and tier not in collected:
                 recorder.gap(tier, f"tier {tier}", "the run was interrupted before it", broke=False)
     progress.say("judging")
     judgement = decide(
@@ -140,6 +152,28 @@ def validate(
     return CommandResult(text=text, exit_code=ExitCode.INTERRUPTED if interrupted else judgement.exit_code)
 
 
+def static_question(question: Question) -> StaticQuestion:
+    """What the readers of the change's text need."""
+    return StaticQuestion(
+        repository=question.repository,
+        change=question.change,
+        changed=question.changed_files,
+        manifest=question.manifest,
+        policy=question.policy,
+    )
+
+
+def _kernel_run(question: Question, options: ValidateOptions) -> KernelRun:
+    return KernelRun(
+        section=question.manifest.kernels,
+        repository=question.repository,
+        commit=question.change.head,
+        manifest=options.change.manifest,
+        python=options.python,
+        quiet=options.output.quiet,
+    )
+
+
 def collect_tiers(
     question: Question, tier: Tier, recorder: Recorder, collect_cpu: Callable[[CpuRun], None]
 ) -> None:
@@ -151,6 +185,8 @@ def collect_tiers(
         if wanted is Tier.STATIC or (wanted not in question.policy.required and wanted.rank > tier.rank):
             continue
         able, why_not = can_run(wanted)
+        if wanted is Tier.CPU and able and (why_not := question.manifest.why_not_on_a_cpu):
+            able = False
         if wanted.rank > tier.rank:
             reason = f"it was not asked for (--tier {tier})" + (f"; {why_not}" if why_not else "")
             recorder.gap(wanted, f"tier {wanted}", reason, broke=False)
@@ -174,7 +210,7 @@ def remove_abandoned_folders() -> None:
 def run_cpu_tier(
     question: Question, recorder: Recorder, workdir: Path, collect_cpu: Callable[[CpuRun], None]
 ) -> None:
-    """Writes the head's files for the arms to import, records their digests, and collects."""
+    """Writes both commits' files for the arms to import, records the head's digests, and collects."""
     manifest, change = question.manifest, question.change
     arms_folder = workdir / "arms"
     arms_folder.mkdir()
@@ -182,17 +218,38 @@ def run_cpu_tier(
     globs = [f"{root}/**" for root in manifest.paths.import_roots]
     files = question.repository.export(change.head, globs, import_path)
     recorder.record(SubjectEvidence(tier=Tier.CPU, recorded_at=utc_now(), commit=change.head, files=files))
-    collect_cpu(CpuRun(manifest=manifest, recorder=recorder, import_path=import_path, workdir=arms_folder))
+    base_path = workdir / "base"
+    base_path.mkdir()
+    if change.merge_base != EMPTY_TREE:
+        question.repository.export(change.merge_base, globs, base_path)
+    collect_cpu(
+        CpuRun(
+            manifest=manifest,
+            recorder=recorder,
+            change=change,
+            import_path=import_path,
+            base_path=base_path,
+            workdir=arms_folder,
+        )
+    )
 
 
 def render_judgement(judgement: Judgement, folder: Path, output: OutputOptions) -> str:
-    """The judgement in the asked format; text and Markdown come from the sealed bundle."""
+    """The judgement in the asked format; all but JSON come from the sealed bundle."""
     if output.format == "json":
         return judgement.model_dump_json(indent=2)
     view = build_view(read_bundle(folder), check_help())
-    if output.format == "md":
-        return render_markdown(view)
+    if output.format in _RENDERINGS:
+        return _RENDERINGS[output.format](view)
     return (
         render_text(view, color=output.color, ascii_only=output.ascii_only)
         + f"\nReport: {folder / 'report.html'}\n"
     )
+
+
+_RENDERINGS: Mapping[str, Callable[[ReportView], str]] = {
+    "md": render_markdown,
+    "sarif": render_sarif,
+    "annotations": render_annotations,
+    "summary": render_job_summary,
+}

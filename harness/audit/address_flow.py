@@ -16,6 +16,7 @@ from harness.audit.forms import (
     base,
     blur,
     constant,
+    constant_source,
     join,
     strip_addresses,
 )
@@ -23,7 +24,6 @@ from harness.audit.program import (
     Access,
     Address,
     AddressOf,
-    Assign,
     Immediate,
     Instruction,
     Level,
@@ -54,6 +54,13 @@ _INTEGERS = (
     Op.GT,
     Op.GE,
 )
+_FLOATING_NAMES = """
+DADD DFMA DMNMX DMUL F2F F2FP F2I F2IP FADD FADD2 FCHK FFMA FFMA2 FHADD FHFMA FMNMX FMNMX3 FMUL FMUL2 FRND
+FSET FSWZADD HADD2 HFMA2 HMMA HMNMX2 HMUL2 HSET2 I2F I2FP MUFU UF2F UF2FP UF2I UFADD UFFMA UFMNMX UFMUL UI2F
+UI2FP VHMNMX
+"""
+_FLOATING = frozenset(_FLOATING_NAMES.split())
+_POINTERS = (SourceKind.PARAM, SourceKind.LOADED, SourceKind.CONSTANT)
 _MAX_DEPTH = 3
 _MAX_ROUNDS = 6
 _SMALLEST_MASK = 1 << 12
@@ -105,7 +112,7 @@ class AddressFlow:
         stored = [self.values.operand(instruction.index, r) for r in access.registers]
         self._solve(v for v in stored if isinstance(v, int))
         for position, value in enumerate(stored):
-            forms = frozenset(f for f in self.known(value) if f.bases)
+            forms = frozenset(f for f in self.known(value) if any(_is_named(s) for s in f.bases))
             if not forms:
                 continue
             step = position * (access.element_bytes or 8)
@@ -141,7 +148,8 @@ class AddressFlow:
         if isinstance(value, int):
             return self._forms.get(self.values.find(value), NOTHING)
         if isinstance(value, Immediate):
-            return constant(value.value)
+            source = constant_source(value.value)
+            return constant(value.value) if source is None else base(source)
         if isinstance(value, ParamValue):
             return self._param_forms(value)
         if isinstance(value, AddressOf):
@@ -201,7 +209,7 @@ class AddressFlow:
             terms = () if access is None else access.address.terms
             found = [self.values.operand(node.place, t) for t in terms]
             return [v for v in found if isinstance(v, int)]
-        if self.is_integer(node.assign):
+        if self.is_integer(node):
             return []
         return [a for a in self.values.args(value) if isinstance(a, int)]
 
@@ -209,10 +217,16 @@ class AddressFlow:
         accesses = self.kernel.instructions[node.place].accesses
         return next((a for a in accesses if a.reads), None)
 
-    def is_integer(self, assign: Assign) -> bool:
-        """Whether no address can come out. In PTX a narrow register holds none; in SASS it may hold a half of one."""
-        is_narrow = self.kernel.level is Level.PTX and assign.op is Op.OPAQUE and assign.bits < 64
-        return assign.op in _INTEGERS or is_narrow
+    def is_integer(self, node: Node) -> bool:
+        """Whether no address can come out. In PTX a narrow register holds none; in SASS it may hold a half of one,
+        but not as the result of floating-point arithmetic."""
+        assign = node.assign
+        if assign is None or assign.op is not Op.OPAQUE:
+            return assign is not None and assign.op in _INTEGERS
+        if self.kernel.level is Level.PTX:
+            return assign.bits < 64
+        root = self.kernel.instructions[node.place].opcode.partition(".")[0]
+        return root in _FLOATING or assign.bits == 1
 
     def _transfer(self, value: int) -> Forms:
         node = self.values.node(value)
@@ -224,7 +238,7 @@ class AddressFlow:
         op = node.assign.op
         if op is Op.LOAD:
             return self._load(node)
-        if self.is_integer(node.assign):
+        if self.is_integer(node):
             return SOME_INTEGER
         return self.combine(op, [self.known(a) for a in self.values.args(value)], value)
 
@@ -257,9 +271,9 @@ class AddressFlow:
         mask = next((a.value for a in self.values.args(value) if isinstance(a, Immediate)), None)
         if mask is not None and 0 <= mask < _SMALLEST_MASK:
             return SOME_INTEGER
-        total = blur(args[0])
-        for other in args[1:]:
-            total = add(total, blur(other))
+        total = SOME_INTEGER
+        for operand, forms in zip(self.values.args(value), args, strict=True):
+            total = total if isinstance(operand, Immediate) else add(total, blur(forms))
         return total
 
     def _part(self, whole: Forms, value: int) -> Forms:
@@ -297,7 +311,7 @@ class AddressFlow:
                     found.append(
                         base(Source(SourceKind.PARAM, self._names[param.index], param.index, offset))
                     )
-            elif source.kind in (SourceKind.PARAM, SourceKind.LOADED) or _is_global(source):
+            elif source.kind in _POINTERS or _is_global(source):
                 parent = source if source.depth < _MAX_DEPTH else source.parent
                 found.append(base(Source(SourceKind.LOADED, str(source), source.param, None, parent=parent)))
         if space in SMALL_SPACES or any(space_of(s) in SMALL_SPACES for s in form.bases):
@@ -308,6 +322,10 @@ class AddressFlow:
 def short_name(kernel: str, param: str) -> str:
     """The parameter's name without the kernel's, which compilers put in front of it."""
     return param.removeprefix(f"{kernel}_")
+
+
+def _is_named(source: Source) -> bool:
+    return source.kind is not SourceKind.CONSTANT
 
 
 def _is_global(source: Source) -> bool:

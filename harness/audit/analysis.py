@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from harness.audit.barriers import Barriers
+from harness.audit.completion import Completion
 from harness.audit.mailboxes import Mailboxes
 from harness.audit.model import Model
 from harness.audit.triggered import Triggered
@@ -31,6 +32,11 @@ class Analysis:
             if touch.must_wait:
                 places[touch.instruction.index] = f"{touch.access.effect} {touch.subject}"
         return Unwaited(model, self.barriers, places)
+
+    @cached_property
+    def completion(self) -> Completion:
+        """What holds the grid's completion when not every thread waits."""
+        return Completion(self.model, self.unwaited)
 
     @cached_property
     def triggered(self) -> Triggered:

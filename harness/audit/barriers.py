@@ -5,17 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from harness.audit.bounds import Bounds
 from harness.audit.cfg import Edge
 from harness.audit.expressions import Expressions
 from harness.audit.facts import Facts, Knowledge
 from harness.audit.forms import SourceKind
 from harness.audit.model import Model
-from harness.audit.program import BarrierAction, BarrierScope, Instruction, Mbarrier
+from harness.audit.program import BarrierAction, BarrierScope, Instruction, Mbarrier, Op
 from harness.audit.threads import ThreadClass
 from harness.audit.values import Origin, Values
 from harness.audit.walk import EXIT, Mark, Walker
+from harness.audit.witness import contradiction, way_of
 
+MAX_ROUNDS = 6
 FULL_WARP = (0xFFFFFFFF, -1)
+THREAD_SPECIALS = frozenset(
+    ["tid", "laneid", "warpid", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt"]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,20 @@ class BarrierKey:
 
     scope: BarrierScope
     number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where in shared memory an mbarrier can lie: bytes `low` to `high` after a sum that is the same for all threads
+    and at all times."""
+
+    symbols: tuple[int, ...]
+    low: int
+    high: int
+
+    def may_meet(self, other: Span) -> bool:
+        """Whether both can be one object."""
+        return self.symbols != other.symbols or (self.low <= other.high and other.low <= self.high)
 
 
 class _Everywhere:
@@ -55,6 +75,7 @@ class Barriers:
     def __init__(self, model: Model) -> None:
         self._model = model
         self._keys: dict[int, BarrierKey] = {}
+        self._spans: dict[int, Span | None] = {}
         self.instructions = tuple(i for i in model.kernel.instructions if i.barrier is not None)
         self.objects = tuple(i for i in model.kernel.instructions if i.mbarrier is not None)
 
@@ -100,17 +121,37 @@ class Barriers:
             found[threads] = frozenset(p for p in walk.arrivals if p >= 0) if walk.is_complete else None
         return found
 
-    def arriving(self, instructions: set[int]) -> int | None:
-        """Threads that can run any of `instructions`; None when they cannot be counted."""
+    def arriving(self, instructions: set[int], *, is_precise: bool = False) -> int | None:
+        """Threads that can run any of `instructions`; None when they cannot be counted. Precise: ways that contradict
+        themselves are told apart."""
         if self._model.threads.count is None:
             return None
         total = 0
         for threads, reached in self._reached.items():
             if reached is None:
                 return None
-            if reached & instructions:
+            if reached & instructions and not (is_precise and self._never_runs(threads, instructions)):
                 total += threads.size
         return total
+
+    def _never_runs(self, threads: ThreadClass, instructions: set[int]) -> bool:
+        """Whether every way of a class to `instructions` contradicts itself."""
+        model = self._model
+        tracked: frozenset[int] = frozenset()
+        for _ in range(MAX_ROUNDS):
+            knowledge = Knowledge(model.graph, model.values, model.expressions, threads, tracked)
+            policy = _Everywhere(frozenset(instructions))
+            walk = Walker(model.graph, model.expressions, knowledge, policy).walk(())
+            places = [p for p in walk.arrivals if p in instructions]
+            if not walk.is_complete or not places:
+                return walk.is_complete
+            ways = [way_of(model.graph, walk, walk.arrivals[p], p, threads) for p in places]
+            causes = [contradiction(model, way) for way in ways]
+            learned = frozenset().union(*causes) - tracked
+            if not all(causes) or not learned:
+                return False
+            tracked |= learned
+        return False
 
     def surely_arriving(self, instructions: set[int]) -> int:
         """Threads that cannot reach the kernel's end without running one of `instructions`."""
@@ -155,8 +196,63 @@ class Barriers:
         return (names[0] if names else "", form.offset)
 
     @cached_property
+    def _bounds(self) -> Bounds:
+        return Bounds(self._model)
+
+    def span_of(self, instruction: Instruction) -> Span | None:
+        """Where an mbarrier operation's object can lie; None when it may be anywhere."""
+        mbarrier = instruction.mbarrier
+        if mbarrier is None:
+            return None
+        if instruction.index not in self._spans:
+            self._spans[instruction.index] = self._find_span(instruction.index, mbarrier)
+        return self._spans[instruction.index]
+
+    def _find_span(self, index: int, mbarrier: Mbarrier) -> Span | None:
+        expressions = self._model.expressions
+        low = high = mbarrier.address.offset
+        symbols: list[int] = []
+        stack = [expressions.of_operand(index, term) for term in mbarrier.address.terms]
+        while stack:
+            number = stack.pop()
+            entry = expressions[number]
+            interval = self._bounds.of(number)
+            if interval is not None:
+                low, high = low + interval[0], high + interval[1]
+            elif entry.op is Op.ADD:
+                stack += entry.args
+            elif entry.op is Op.MAD:
+                product = self._bounds.of_product(entry.args[0], entry.args[1])
+                if product is None:
+                    return None
+                low, high = low + product[0], high + product[1]
+                stack.append(entry.args[2])
+            elif self._is_fixed(number):
+                symbols.append(number)
+            else:
+                return None
+        return Span(tuple(sorted(symbols)), low, high)
+
+    def _is_fixed(self, number: int) -> bool:
+        """Whether all threads of a CTA have the same value, at all times."""
+        values, expressions = self._model.values, self._model.expressions
+        for part in expressions.parts(number):
+            entry = expressions[part]
+            if entry.special.partition(".")[0] in THREAD_SPECIALS or entry.op is Op.ELECT:
+                return False
+            if entry.leaf is None:
+                continue
+            node = values.node(entry.leaf)
+            if node.origin is not Origin.ASSIGN or node.assign is None or node.assign.op is Op.LOAD:
+                return False
+            inner = [a for a in values.args(entry.leaf) if isinstance(a, int)]
+            if not all(self._is_fixed(expressions.of_value(a)) for a in inner):
+                return False
+        return True
+
+    @cached_property
     def arrivals(self) -> tuple[tuple[Instruction, tuple[str, int] | None], ...]:
-        """Every arrival at an mbarrier, with the object's place."""
+        """Every arrival at an mbarrier, with the object's place where it is constant."""
         return tuple(
             (i, self.place_of(i, i.mbarrier))
             for i in self.objects

@@ -49,13 +49,13 @@ class Graph:
         for block in self.blocks:
             for index in range(block.start, block.end):
                 self.block_of[index] = block.index
-        predecessors: list[list[int]] = [[] for _ in self.blocks]
-        for block in self.blocks:
-            for edge in block.edges:
-                if block.index not in predecessors[edge.target]:
-                    predecessors[edge.target].append(block.index)
-        self.predecessors = [tuple(p) for p in predecessors]
         self.order = _reverse_postorder([tuple(e.target for e in b.edges) for b in self.blocks], 0)
+        predecessors: list[list[int]] = [[] for _ in self.blocks]
+        for index in sorted(self.order):  # what is never reached brings no value to where ways meet
+            for edge in self.blocks[index].edges:
+                if index not in predecessors[edge.target]:
+                    predecessors[edge.target].append(index)
+        self.predecessors = [tuple(p) for p in predecessors]
         forward = [tuple(e.target for e in b.edges) for b in self.blocks]
         self.dominators = _immediate_dominators(self.predecessors, self.order)
         self._joins = _joins(forward, self.predecessors)

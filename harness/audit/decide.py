@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from harness.audit.program import Instruction, Kernel, Level, SourceLine
+from harness.model.kernel_audit import Decision
 
-
-class Decision(StrEnum):
-    """Three values, and the case that a rule says nothing about."""
-
-    PROVEN = "proven in order"
-    SHOWN = "shown out of order"
-    UNDECIDED = "not decidable"
-    NOT_APPLICABLE = "not applicable"
+__all__ = ["AuditResult", "Decision", "Site", "result_of", "site_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

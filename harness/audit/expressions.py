@@ -6,14 +6,27 @@ numbers into one table, so that equal ones compare fast.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from harness.audit.integers import Ranges, compute, satisfying, to_signed, to_unsigned
+from harness.audit.integers import (
+    Interval,
+    Ranges,
+    combine_intervals,
+    compute,
+    satisfying,
+    to_signed,
+    to_unsigned,
+)
 from harness.audit.program import AddressOf, Immediate, Op, Operand, ParamValue, Special
 from harness.audit.values import Origin, Values
 
 MAX_DEPTH = 48
 MAX_CAUSES = 48
+MAX_PARTS = 96
+"""Parts of an expression in which others are put in the place of some."""
+MAX_SUBSTITUTED = 40_000
+"""Parts looked at for that in one kernel."""
 _COMPARISONS = (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)
 _OPPOSITE = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
 _MIRRORED = {Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
@@ -48,8 +61,12 @@ Literal = tuple[tuple[int, Ranges], ...]
 class Expressions:
     """The table of one kernel."""
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: Values, limits: Mapping[str, Interval] | None = None) -> None:
+        self.limits = limits or {}
+        """Smallest and largest values of special registers."""
         self._values = values
+        self._intervals: dict[int, Interval | None] = {}
+        self._num_substituted = 0
         self._table: list[Expression] = []
         self._number: dict[Expression, int] = {}
         self._of_value: dict[int, int] = {}
@@ -82,6 +99,22 @@ class Expressions:
         if found is None:
             found = self._of_value[value] = self._build(value, depth)
         return found
+
+    def interval(self, number: int) -> Interval | None:
+        """Smallest and largest value, for an expression of limited special registers and constants."""
+        if number not in self._intervals:
+            entry = self._table[number]
+            found: Interval | None = None
+            if entry.constant is not None:
+                found = (entry.constant, entry.constant)
+            elif entry.special:
+                found = self.limits.get(entry.special)
+            elif entry.op is not None and self.limits:
+                found = combine_intervals(entry.op, [self.interval(a) for a in entry.args], entry.bits)
+                if found is not None and not 0 <= found[0] <= found[1] < 1 << entry.bits:
+                    found = None
+            self._intervals[number] = found
+        return self._intervals[number]
 
     def leaves(self, number: int) -> frozenset[int]:
         """Values whose redefinition makes the expression another one."""
@@ -148,20 +181,29 @@ class Expressions:
             return self._comparison(op, left, right, entry.bits, entry.signed)
         return ((number, TRUE if truth else FALSE),)
 
+    def difference(self, left: int, right: int) -> tuple[int, bool] | None:
+        """The signed difference of two expressions where something was said of it, and whether it is `right - left`."""
+        entry = Expression(None, signed=True, args=(min(left, right), max(left, right)), name="difference")
+        number = self._number.get(entry)
+        return None if number is None else (number, left > right)
+
     def _comparison(self, op: Op, left: int, right: int, bits: int, signed: bool) -> Literal:
         """`left op right` about the expressions without their constant summands.
 
         Signed sums are taken not to overflow, as compilers take them.
         """
         is_equality = op in (Op.EQ, Op.NE)
-        base, shift = self._summand(left) if signed or is_equality else (left, 0)
+        base, shift = self.summand(left) if signed or is_equality else (left, 0)
         constant = self._table[right].constant
         if constant is not None:
             moved = to_signed(constant, bits) - shift
+            sides = self._minuend(base) if signed or is_equality else None
+            if sides is not None:
+                return (self._difference(op, *sides, moved, signed=True),)
             if is_equality or -(1 << (bits - 1)) <= moved < 1 << (bits - 1):
                 return ((base, satisfying(op, moved if shift else constant, bits, signed)),)
             return ((left, satisfying(op, constant, bits, signed)),)
-        other, other_shift = self._summand(right) if signed or is_equality else (right, 0)
+        other, other_shift = self.summand(right) if signed or is_equality else (right, 0)
         found = []
         if signed or is_equality:
             found.append(self._difference(op, base, other, other_shift - shift, signed=True))
@@ -169,7 +211,7 @@ class Expressions:
             found.append(self._difference(op, left, right, 0, signed=False))
         return tuple(found)
 
-    def _summand(self, number: int) -> tuple[int, int]:
+    def summand(self, number: int) -> tuple[int, int]:
         """An expression as another one plus a constant."""
         shift = 0
         while True:
@@ -185,6 +227,22 @@ class Expressions:
             else:
                 return number, shift
 
+    def _minuend(self, number: int) -> tuple[int, int] | None:
+        """The two sides of a difference, written as one or as a sum with a negated value."""
+        entry = self._table[number]
+        if len(entry.args) != 2:
+            return None
+        left, right = entry.args
+        if entry.op is Op.SUB:
+            return (left, right) if self._table[left].constant is None else None
+        if entry.op is not Op.ADD:
+            return None
+        for first, second in ((left, right), (right, left)):
+            negated = self._table[second]
+            if negated.op is Op.SUB and self._table[negated.args[0]].constant == 0:
+                return first, negated.args[1]
+        return None
+
     def _difference(self, op: Op, left: int, right: int, bound: int, *, signed: bool) -> tuple[int, Ranges]:
         """`left - right op bound`, the difference taken without wrapping."""
         if left > right:
@@ -199,13 +257,17 @@ class Expressions:
             self._table.append(entry)
         return found
 
-    def _constant(self, value: int) -> int:
+    def number_of(self, value: int) -> int:
+        """The expression of a constant."""
         return self._intern(Expression(None, constant=value))
 
     def _of_constant(self, operand: Operand) -> int:
         if isinstance(operand, Immediate):
             return self._intern(Expression(None, constant=operand.value))
         if isinstance(operand, Special):
+            low, high = self.limits.get(operand.name, (0, 1))
+            if low == high:
+                return self.number_of(low)
             return self._intern(Expression(None, special=operand.name))
         if isinstance(operand, ParamValue):
             place = (operand.param, operand.offset, operand.num_bytes)
@@ -213,6 +275,25 @@ class Expressions:
         if isinstance(operand, AddressOf):
             return self._intern(Expression(None, name=operand.name))
         return self._intern(Expression(None, name=f"unknown {operand}"))
+
+    def substitute(self, number: int, replaced: Mapping[int, int]) -> int | None:
+        """The expression with others in the place of some of its parts; None when that takes too long."""
+        size = len(self.parts(number))
+        self._num_substituted += size
+        if size > MAX_PARTS or self._num_substituted > MAX_SUBSTITUTED:
+            return None
+        return self._substitute(number, dict(replaced))
+
+    def _substitute(self, number: int, done: dict[int, int]) -> int:
+        if number not in done:
+            entry = self._table[number]
+            if not entry.args or entry.op is None:
+                done[number] = number
+            else:
+                args = tuple(self._substitute(a, done) for a in entry.args)
+                same = args == entry.args
+                done[number] = number if same else self._simplify(entry.op, entry.bits, entry.signed, args)
+        return done[number]
 
     def constant(self, instruction: int, operand: Operand | None) -> int | None:
         """The number that an operand surely is."""
@@ -235,7 +316,7 @@ class Expressions:
     def _simplify(self, op: Op, bits: int, signed: bool, args: tuple[int, ...]) -> int:
         if op is Op.MOVE:
             constant = self._table[args[0]].constant
-            return args[0] if constant is None else self._constant(to_unsigned(constant, bits))
+            return args[0] if constant is None else self.number_of(to_unsigned(constant, bits))
         known = [self._table[a].constant for a in args]
         if op is Op.UNIFORM and known[0] is not None:
             return args[0]
@@ -243,6 +324,9 @@ class Expressions:
             value = compute(op, bits, signed, [k for k in known if k is not None])
             if value is not None:
                 return self._intern(Expression(None, constant=value))
+        masked = self._mask(op, bits, args, known)
+        if masked is not None:
+            return masked
         if op is Op.MAD and known[0] is not None and known[1] is not None:
             product = self._intern(Expression(None, constant=known[0] * known[1]))
             return self._simplify(Op.ADD, bits, signed, (args[2], product))
@@ -267,6 +351,27 @@ class Expressions:
             if chosen is not None:
                 return chosen
         return self._intern(Expression(op, bits, signed, args))
+
+    def _mask(self, op: Op, bits: int, args: tuple[int, ...], known: list[int | None]) -> int | None:
+        """`(x & 6) & 3` is `x & 2`; a mask of a choice of which it leaves the same is that."""
+        if op is not Op.AND or bits == 1 or known[1] is None or known[0] is not None:
+            return None
+        mask, inner = to_unsigned(known[1], bits), self._table[args[0]]
+        if (
+            inner.op is Op.AND
+            and inner.bits == bits
+            and (other := self._table[inner.args[1]].constant) is not None
+        ):
+            both = to_unsigned(other, bits) & mask
+            return (
+                self._simplify(op, bits, False, (inner.args[0], self.number_of(both)))
+                if both
+                else self.number_of(0)
+            )
+        if inner.op is not Op.SELECT:
+            return None
+        first, second = (self._simplify(op, bits, False, (a, self.number_of(mask))) for a in inner.args[:2])
+        return first if first == second else None
 
     def _simplify_boolean(self, op: Op, args: tuple[int, ...], known: list[int | None]) -> int | None:
         for mine, other in ((0, 1), (1, 0)):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from harness.audit.cfg import Graph
 from harness.audit.expressions import Expressions, Literal
-from harness.audit.integers import Ranges, compute, intersect, only_value
+from harness.audit.integers import Ranges, compute, intersect, only_value, shifted
 from harness.audit.program import Instruction, Op
 from harness.audit.threads import ThreadClass
 from harness.audit.values import Origin, Values
@@ -71,6 +71,10 @@ class Knowledge:
         """Blocks where something known takes another value."""
         return set(self._phis)
 
+    def merging(self, block: int) -> set[int]:
+        """Expressions that take another value where a block begins."""
+        return {self._expressions.of_value(leaf) for leaf in self._phis.get(block, ())}
+
     def places(self) -> set[int]:
         """Instructions that make something known be forgotten."""
         return set(self._kills)
@@ -88,7 +92,20 @@ class Knowledge:
             return bool(value & 1)
         if self._is_excluded(self._expressions.literal(number, True), facts):
             return False
-        return True if self._is_excluded(self._expressions.literal(number, False), facts) else None
+        if self._is_excluded(self._expressions.literal(number, False), facts):
+            return True
+        return self._joined_truth(number, facts)
+
+    def _joined_truth(self, number: int, facts: Facts) -> bool | None:
+        """Of a conjunction or disjunction from what is known of its sides."""
+        entry = self._expressions[number]
+        if entry.bits != 1 or entry.op not in (Op.AND, Op.OR):
+            return None
+        decisive = entry.op is Op.OR
+        sides = [self.truth(a, facts) for a in entry.args]
+        if decisive in sides:
+            return decisive
+        return None if None in sides else not decisive
 
     def value(self, number: int, known: dict[int, Ranges]) -> int | None:
         """The value of an expression, as far as it is known."""
@@ -135,6 +152,9 @@ class Knowledge:
             value = self.value(number, known)
             if value is not None and not intersect(((value, value),), ranges):
                 return True
+            interval = self._expressions.interval(number)
+            if interval is not None and interval[0] >= 0 and not intersect((interval,), ranges):
+                return True
         return False
 
     def learn(self, number: int, truth: bool, facts: Facts) -> Facts | None:
@@ -148,7 +168,7 @@ class Knowledge:
         if self.truth(number, facts) is (not truth):
             return None
         known = dict(facts)
-        for part, ranges in self._expressions.literal(number, truth):
+        for part, ranges in self._literal(number, truth, facts):
             if self._tracked is not None and part not in self._tracked:
                 continue
             if self._tracked is None:
@@ -158,6 +178,17 @@ class Knowledge:
                 return None
             known[part] = narrower
         return frozenset(known.items())
+
+    def _literal(self, number: int, truth: bool, facts: Facts) -> Literal:
+        """What an outcome means: of a disjunction, that the one side holds which is not known to be false."""
+        entry = self._expressions[number]
+        if entry.op is Op.NOT and entry.bits == 1:
+            return self._literal(entry.args[0], not truth, facts)
+        if entry.bits == 1 and entry.op in (Op.AND, Op.OR) and truth is (entry.op is Op.OR):
+            sides = [a for a in entry.args if self.truth(a, facts) is None]
+            if len(sides) == 1:
+                return self._literal(sides[0], truth, facts)
+        return self._expressions.literal(number, truth)
 
     def after(self, instruction: Instruction, facts: Facts) -> Facts:
         """Facts after an instruction ran."""
@@ -177,7 +208,50 @@ class Knowledge:
                 learned[self._expressions.of_value(leaf)] = ranges
         kept = dict(self._forget(facts, merging))
         kept.update(learned)
+        kept.update(self._differences_of_way(merging, source, known))
         return frozenset(kept.items())
+
+    def _differences_of_way(
+        self, merging: set[int], source: int, known: dict[int, Ranges]
+    ) -> dict[int, Ranges]:
+        """Differences from what meets: `i - n` on the way on which `i` becomes `i + 4` is 4 more than before."""
+        found: dict[int, Ranges] = {}
+        for number in self._watched if self._tracked is None else self._tracked:
+            entry = self._expressions[number]
+            if entry.name != "difference" or not entry.signed:
+                continue
+            sides = [self._side_of_way(a, merging, source) for a in entry.args]
+            if sides == [(a, 0) for a in entry.args]:
+                continue
+            ranges, needed = self._difference(sides[0], sides[1], known)
+            if ranges:
+                found[number] = ranges
+                self._origins[number] = self._needed(needed, known)
+        return found
+
+    def _side_of_way(self, number: int, merging: set[int], source: int) -> tuple[int, int]:
+        """One side of a difference as it is on the way: an expression, and a constant added to it."""
+        leaf = self._expressions[number].leaf
+        node = None if leaf not in merging else self._values.node(leaf)
+        if node is None or source not in node.ways:
+            return (number, 0)
+        return self._expressions.summand(self._expressions.of_value(node.parts[node.ways.index(source)]))
+
+    def _difference(
+        self, left: tuple[int, int], right: tuple[int, int], known: dict[int, Ranges]
+    ) -> tuple[Ranges, int]:
+        """`left - right`, and the expression that it is known from."""
+        (first, first_shift), (second, second_shift) = left, right
+        shift = first_shift - second_shift
+        for number, other, mirrored in ((first, second, True), (second, first, False)):
+            constant = self._expressions[number].constant
+            if constant is not None and other in known:
+                delta = shift + (constant if mirrored else -constant)
+                return shifted(known[other], delta, mirrored=mirrored, bits=32), other
+        named = self._expressions.difference(first, second)
+        if named is None or named[0] not in known:
+            return (), first
+        return shifted(known[named[0]], shift, mirrored=named[1]), named[0]
 
     def _range_of_way(self, leaf: int, source: int, known: dict[int, Ranges]) -> Ranges | None:
         node = self._values.node(leaf)

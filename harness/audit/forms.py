@@ -14,6 +14,9 @@ from harness.audit.program import Space
 
 MAX_FORMS = 24
 MAX_OFFSETS = 6
+SMALLEST_ADDRESS = 1 << 18
+"""Smaller numbers are offsets: shared memory ends before, and no global memory begins as low."""
+LARGEST_ADDRESS = 1 << 57
 
 
 class SourceKind(Enum):
@@ -26,6 +29,8 @@ class SourceKind(Enum):
     VARIABLE = "variable"
     LOADED = "loaded"
     """A pointer read from memory that `parent` points to."""
+    CONSTANT = "constant"
+    """An address that is a number in the text, as of memory that was mapped before the kernel was compiled."""
     OTHER = "other"
     """A base that the text does not explain, such as the stack pointer."""
 
@@ -51,6 +56,8 @@ class Source:
     def __str__(self) -> str:
         if self.parent is not None:
             return f"*({self.parent})"
+        if self.kind is SourceKind.CONSTANT:
+            return f"constant address {self.name}"
         if self.kind is SourceKind.PARAM and self.offset:
             return f"{self.name}+{self.offset}"
         return self.name if self.offset is not None else f"{self.name}+?"
@@ -79,8 +86,10 @@ class Form:
 
     @property
     def bases(self) -> tuple[Source, ...]:
-        """Sources that the address can be relative to."""
-        return tuple(s for s, count in self.terms if count == 1)
+        """Sources that the address can be relative to; a number is one only where there is no other."""
+        found = tuple(s for s, count in self.terms if count == 1)
+        named = tuple(s for s in found if s.kind is not SourceKind.CONSTANT)
+        return named or found
 
 
 Forms = frozenset[Form]
@@ -92,6 +101,14 @@ SOME_INTEGER: Forms = frozenset((Form(frozenset(), None),))
 def constant(value: int) -> Forms:
     """A known integer."""
     return frozenset((Form(frozenset(), value),))
+
+
+def constant_source(value: int) -> Source | None:
+    """A number as the address that it may be; machine code has the lower half only, perhaps as a negative number."""
+    value += 1 << 32 if -(1 << 31) <= value < 0 else 0
+    is_negative = (1 << 32) - SMALLEST_ADDRESS <= value < 1 << 32
+    is_address = SMALLEST_ADDRESS <= value < LARGEST_ADDRESS and not is_negative
+    return Source(SourceKind.CONSTANT, f"{value:#x}") if is_address else None
 
 
 def base(source: Source) -> Forms:

@@ -1,149 +1,85 @@
-"""Reads what the command names: PTX and SASS texts, cubins, folders of them, entry points to compile."""
+"""Reads what the command line names: PTX and SASS texts, cubins, folders of them, sources, entry points."""
 
 from __future__ import annotations
 
-import hashlib
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness.audit.program import Kernel, Level, Problem
-from harness.audit.ptx import read_ptx
-from harness.audit.toolchain.dumps import collect_dumps
+from harness.audit.modules import Module, Text
+from harness.audit.roles import AuditOptions
+from harness.audit.toolchain.dumps import Dump, collect_dumps
 from harness.model.errors import ConfigurationError
 
 SUFFIXES = (".ptx", ".sass", ".cubin")
-DEFAULT_ARCHES = ("sm_90a", "sm_100a", "sm_103a")
+SOURCE_SUFFIXES = (".py", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".mlir")
+"""Files in which waits written as inline assembly are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditedText:
-    """One text with its kernels."""
+class NamedInputs:
+    """What the arguments of the command line stand for."""
 
-    name: str
-    """Path as shown, or entry point and variant."""
-    digest: str
-    """What evidence is named after: the sha256 of the text."""
-    kernels: tuple[Kernel, ...]
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def evidence(self) -> str:
-        """The text's identifier among evidence."""
-        return f"audit:{self.digest[:16]}"
+    modules: tuple[Module, ...]
+    sources: tuple[Path, ...]
+    entries: tuple[str, ...]
+    """`module:function`."""
 
 
-@dataclass(slots=True)
-class Inputs:
-    """All texts, and what could not be made into one."""
-
-    texts: list[AuditedText] = field(default_factory=list)
-    failures: list[tuple[str, str]] = field(default_factory=list)
-    """Subject and reason: a compilation that failed, a tool that is missing."""
-
-    @property
-    def parameter_names(self) -> dict[str, list[str]]:
-        """Names of each kernel's parameters as its PTX has them: machine code has none."""
-        return {
-            k.name: [p.name for p in k.params] for t in self.texts for k in t.kernels if k.level is Level.PTX
-        }
-
-
-def collect_inputs(
-    names: tuple[str, ...],
-    arches: tuple[str, ...],
-    import_roots: tuple[Path, ...] = (),
-    progress: Callable[[str], None] | None = None,
-) -> Inputs:
-    """Everything that `names` stand for; raises ConfigurationError for a name that is nothing.
-
-    PTX is read before the machine code of the same kernels. `progress` is told what was compiled.
-    """
-    paths = tuple(Path(name) for name in names)
-    entries = [n for n, p in zip(names, paths, strict=True) if not p.exists() and _is_entry(n)]
-    wrong = [n for n, p in zip(names, paths, strict=True) if not p.exists() and n not in entries]
-    if wrong:
-        raise ConfigurationError("no-such-input", f"{wrong[0]}: no file, no folder, and no module:function")
-    others = [p for p in paths if p.is_file() and p.suffix not in SUFFIXES]
-    dumps = collect_dumps(tuple(p for p in paths if p.is_dir() or p.suffix in SUFFIXES))
-    if not dumps and not others and not entries:
-        raise ConfigurationError("no-kernels", f"{names[0]}: no .ptx, .sass or .cubin file below this folder")
-    inputs = Inputs()
-    for path in (*others, *(d.ptx for d in dumps if d.ptx is not None)):
-        _add_ptx(inputs, path.as_posix(), _read(path))
-    for dump in dumps:
-        if dump.sass is not None:
-            _add_sass(inputs, dump.sass.as_posix(), _read(dump.sass))
-        elif dump.cubin is not None:
-            _add_cubin(inputs, dump.cubin.as_posix(), dump.cubin.read_bytes())
-    if entries:
-        _compile(inputs, entries, arches or DEFAULT_ARCHES, import_roots, progress)
-    return inputs
-
-
-def _is_entry(name: str) -> bool:
-    return bool(re.fullmatch(r"[\w.]+:[\w.]+", name))
-
-
-def _read(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", "replace")
-
-
-def _add_ptx(inputs: Inputs, name: str, text: str) -> None:
-    found = read_ptx(text.rstrip("\x00"), name)
-    inputs.texts.append(
-        AuditedText(name=name, digest=_digest(text), kernels=found.kernels, problems=found.problems)
+def collect_inputs(names: tuple[str, ...], options: AuditOptions, arches: tuple[str, ...]) -> NamedInputs:
+    """Everything that `names` stand for; raises ConfigurationError for a name that is nothing."""
+    files, entries = [], []
+    for name in names:
+        path = Path(name)
+        if path.exists():
+            files.append(path)
+        elif re.fullmatch(r"[\w.]+:[\w.]+", name):
+            entries.append(name)
+        else:
+            raise ConfigurationError("no-such-input", f"{name}: no file, no folder, and no module:function")
+    sources = tuple(source for path in files for source in _sources(path))
+    others = [p for p in files if p.is_file() and p.suffix not in (*SUFFIXES, *SOURCE_SUFFIXES)]
+    for path in files:
+        if path.is_dir() and not collect_dumps((path,)) and not _sources(path):
+            kinds = ", ".join((*SUFFIXES, *SOURCE_SUFFIXES))
+            raise ConfigurationError("no-kernels", f"{path}: no file below this folder is one of {kinds}")
+    dumps = list(collect_dumps(tuple(p for p in files if p.is_dir() or p.suffix in SUFFIXES)))
+    dumps += [Dump(stem=path.name, arch="", ptx=path) for path in others]
+    return NamedInputs(
+        modules=tuple(_modules(dumps, options, arches)), sources=sources, entries=tuple(entries)
     )
 
 
-def _add_cubin(inputs: Inputs, name: str, data: bytes) -> None:
-    from harness.audit.toolchain.disassembler import DisassemblyError, ToolMissingError, collect_sass
-
-    try:
-        text = collect_sass(data)
-    except (ToolMissingError, DisassemblyError) as error:
-        inputs.failures.append((name, f"{error.message} {error.advice}".strip()))
-        return
-    _add_sass(inputs, name, text)
+def _sources(path: Path) -> list[Path]:
+    candidates = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [p for p in candidates if p.suffix in SOURCE_SUFFIXES and p.is_file()]
 
 
-def _add_sass(inputs: Inputs, name: str, text: str) -> None:
-    from harness.audit.sass import read_sass
+def _modules(dumps: list[Dump], options: AuditOptions, arches: tuple[str, ...]) -> list[Module]:
+    """A module for each dump; where names leave open which PTX belongs to which machine code, one for all."""
+    with_ptx = [d for d in dumps if d.ptx is not None]
+    alone = [d for d in dumps if d.ptx is None]
+    lone_ptx = [d for d in with_ptx if d.sass is None and d.cubin is None]
+    groups = [[d] for d in with_ptx if d not in lone_ptx]
+    groups += [lone_ptx + alone] if lone_ptx and alone else [[d] for d in (*lone_ptx, *alone)]
+    groups.sort(key=lambda group: dumps.index(group[0]))
+    return [_module(group, options, arches) for group in groups]
 
-    found = read_sass(text, name, parameter_names=inputs.parameter_names)
-    inputs.texts.append(
-        AuditedText(name=name, digest=_digest(text), kernels=found.kernels, problems=found.problems)
+
+def _module(group: list[Dump], options: AuditOptions, arches: tuple[str, ...]) -> Module:
+    """The texts of a group; a cubin is disassembled where no SASS text lies beside it."""
+    cubins = [d.cubin for d in group if d.cubin is not None and d.sass is None]
+    ptx = [d.ptx for d in group if d.ptx is not None]
+    sass = [d.sass for d in group if d.sass is not None]
+    return Module(
+        name=(ptx + sass + cubins)[0].as_posix(),
+        ptx=_texts(ptx),
+        sass=_texts(sass),
+        cubins=_texts(cubins),
+        options=options,
+        arches=arches,
     )
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
-
-
-def _compile(
-    inputs: Inputs,
-    entries: list[str],
-    arches: tuple[str, ...],
-    roots: tuple[Path, ...],
-    progress: Callable[[str], None] | None,
-) -> None:
-    from harness.audit.toolchain.cache import KernelCache, user_cache
-    from harness.audit.toolchain.compiler import CompileOutcome, Compiler, CompileRequest
-
-    def report(done: int, total: int, outcome: CompileOutcome) -> None:
-        if progress is not None:
-            progress(f"compiled {done}/{total}: {outcome.request.entry} ({outcome.request.arch})")
-
-    requests = [CompileRequest(entry=e, arch=a, import_roots=roots) for e in entries for a in arches]
-    for outcome in Compiler(cache=KernelCache(root=user_cache())).run(requests, report):
-        subject = f"{outcome.request.entry} ({outcome.request.arch})"
-        if outcome.failure is not None:
-            reason = f"compilation {outcome.failure.value}: {outcome.stderr_tail.strip()[-300:]}"
-            inputs.failures.append((subject, reason))
-        for module in outcome.modules:
-            name = f"{outcome.request.entry}/{module.variant}"
-            if module.ptx is not None:
-                _add_ptx(inputs, name, module.ptx)
-            if module.cubin is not None:
-                _add_cubin(inputs, name, module.cubin)
+def _texts(paths: list[Path]) -> tuple[Text, ...]:
+    return tuple(Text(name=path.as_posix(), content=path) for path in paths)

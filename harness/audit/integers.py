@@ -9,6 +9,9 @@ from harness.audit.program import Op
 Ranges = tuple[tuple[int, int], ...]
 """Disjoint inclusive ranges of unsigned values, ascending."""
 
+Interval = tuple[int, int]
+"""Smallest and largest value."""
+
 MAX_RANGES = 8
 
 
@@ -122,6 +125,30 @@ def intersect(first: Ranges, second: Ranges) -> Ranges:
     return _merge(found)
 
 
+_NEAR = 64
+"""A single value this close to zero may move on by steps."""
+_LOWEST, _HIGHEST = -(1 << 63), (1 << 63) - 1
+
+
+def shifted(ranges: Ranges, delta: int, *, mirrored: bool = False, bits: int = 64) -> Ranges:
+    """`x + delta`, or `delta - x`, for every signed `x` of the set, in 64 bits. Ends of the number line stay ends, and
+    the end that would move inwards with every further step becomes one, so that steps in a loop come to rest."""
+    found: list[tuple[int, int]] = []
+    for first, last in ranges:
+        low, high = to_signed(first, bits), to_signed(last, bits)
+        is_open = (low == -(1 << (bits - 1)), high == (1 << (bits - 1)) - 1)
+        if mirrored:
+            low, high, is_open = -high, -low, is_open[::-1]
+        moves = bits == 64 and not (low == high and abs(low) <= _NEAR)
+        low = _LOWEST if is_open[0] or (moves and delta > 0) else low + delta
+        high = _HIGHEST if is_open[1] or (moves and delta < 0) else high + delta
+        if low < 0 <= high:
+            found += [(to_unsigned(low, 64), (1 << 64) - 1), (0, high)]
+        elif low <= high:
+            found.append((to_unsigned(low, 64), to_unsigned(high, 64)))
+    return _merge(found)
+
+
 def is_within(inner: Ranges, outer: Ranges) -> bool:
     """Whether every value of `inner` is one of `outer`."""
     return intersect(inner, outer) == inner
@@ -130,3 +157,37 @@ def is_within(inner: Ranges, outer: Ranges) -> bool:
 def only_value(ranges: Ranges) -> int | None:
     """The value of a set of one."""
     return ranges[0][0] if len(ranges) == 1 and ranges[0][0] == ranges[0][1] else None
+
+
+def combine_intervals(op: Op | None, args: Sequence[Interval | None], bits: int = 32) -> Interval | None:
+    """The interval of `op` on operands in intervals; None where nothing is known, or where it may wrap."""
+    first = args[0] if args else None
+    second = args[1] if len(args) > 1 else None
+    masks = [a[0] for a in args if a is not None and a[0] == a[1] and a[0] >= 0]
+    if op is Op.AND and masks:
+        return (0, min(masks))
+    if op in (Op.MOVE, Op.UNIFORM, Op.WIDEN):
+        return first if first is not None and first[0] >= 0 else None
+    if first is None or second is None:
+        return None
+    if op is Op.ADD:
+        return (first[0] + second[0], first[1] + second[1])
+    if op is Op.SUB:
+        return (first[0] - second[1], first[1] - second[0])
+    if first[0] < 0 or second[0] < 0:
+        return None
+    if op is Op.MUL:
+        return (first[0] * second[0], first[1] * second[1])
+    if op is Op.MUL_HIGH:
+        return (first[0] * second[0] >> bits, first[1] * second[1] >> bits)
+    if op is Op.SHL and second[1] < 32:
+        return (first[0] << second[0], first[1] << second[1])
+    if op is Op.SHR and second[1] < 64:
+        return (first[0] >> second[1], first[1] >> second[0])
+    if op is Op.REM and second[0] > 0:
+        return (0, second[1] - 1)
+    if op is Op.OR and first[1] < 1 << 31 and second[1] < 1 << 31:
+        return (0, (1 << max(first[1].bit_length(), second[1].bit_length())) - 1)
+    if op is Op.MAD and len(args) == 3 and args[2] is not None and args[2][0] >= 0:
+        return (first[0] * second[0] + args[2][0], first[1] * second[1] + args[2][1])
+    return None

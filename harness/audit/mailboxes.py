@@ -7,10 +7,12 @@ from functools import cached_property
 
 from harness.audit.cfg import Loop
 from harness.audit.model import Model, Touch, is_prefetch
-from harness.audit.program import Instruction, Kind, Op, Operand
-from harness.audit.roles import Assignment, Role
+from harness.audit.program import Instruction, Kind, Op, Operand, Order
+from harness.audit.readiness import Readiness
+from harness.audit.roles import Assignment
 from harness.audit.slices import Slice, slice_of
 from harness.audit.values import Origin
+from harness.model.kernels import Role
 
 _STEPS = (Op.ADD, Op.SUB)
 
@@ -40,6 +42,8 @@ class Mailboxes:
 
     def __init__(self, model: Model) -> None:
         self._model = model
+        self._slices: dict[int, Slice] = {}
+        self._tests: dict[int, dict[int, tuple[Order, ...]]] = {}
         self.reads = tuple(t for t in model.reads if t.touches(Role.MAILBOX) and not is_prefetch(t))
         self.writes = tuple(t for t in model.writes if t.touches(Role.MAILBOX))
 
@@ -65,10 +69,102 @@ class Mailboxes:
         return tuple(found)
 
     @cached_property
-    def untested(self) -> tuple[Touch, ...]:
-        """Mailbox reads whose value no loop waits for."""
-        polled = {t.instruction.index for s in self.spins for t in s.polls}
-        return tuple(t for t in self.reads if t.instruction.index not in polled)
+    def readiness(self) -> Readiness:
+        """How what was read reaches its uses."""
+        reads = tuple(t for t in self.reads if t.access.registers)
+        return Readiness(self._model, reads, self._repeats())
+
+    def _repeats(self) -> frozenset[tuple[int, int]]:
+        """Edges of tests along which a poll is made again."""
+        graph = self._model.graph
+        found = set()
+        for spin in self.spins:
+            for branch in self._tests_of(spin):
+                block = graph.block_of[branch]
+                targets = {e.target for e in graph.blocks[block].edges}
+                again = {t for t in targets if self._leads_into(spin, t)}
+                found |= {(block, t) for t in again if again != targets}
+        return frozenset(found)
+
+    def _leads_into(self, spin: Spin, target: int) -> bool:
+        """Whether a block is in the spin's loop, or can only go there."""
+        graph = self._model.graph
+        seen: set[int] = set()
+        while target not in spin.loop.blocks and target not in seen and len(graph.blocks[target].edges) == 1:
+            seen.add(target)
+            target = graph.blocks[target].edges[0].target
+        return target in spin.loop.blocks
+
+    def spins_before(self, touch: Touch) -> list[Spin]:
+        """Spins that were over when a read outside of them is made."""
+        graph = self._model.graph
+        block = graph.block_of[touch.instruction.index]
+        return [s for s in self.spins if block not in s.loop.blocks and graph.dominates(s.loop.header, block)]
+
+    def is_behind_acquire(self, touch: Touch) -> bool:
+        """Whether every way to a read comes from a poll that acquires, or that a fence follows."""
+        graph, instructions = self._model.graph, self._model.kernel.instructions
+        place, where = touch.instruction.index, graph.block_of[touch.instruction.index]
+        seen: set[tuple[int, bool]] = set()
+        stack = [(0, False)]
+        while stack:
+            block, is_ready = stack.pop()
+            if (block, is_ready) in seen:
+                continue
+            seen.add((block, is_ready))
+            bounds = graph.blocks[block]
+            end = place if block == where else bounds.end
+            fences = (i.kind is Kind.FENCE and i.predicate is None for i in instructions[bounds.start : end])
+            if is_ready and any(fences):
+                continue
+            if block == where:
+                return False
+            for edge in bounds.edges:
+                orders = [o for s in self.spins for o in self._orders(s, bounds.end - 1, edge.target)]
+                if not orders or not all(o in (Order.ACQUIRE, Order.ACQ_REL) for o in orders):
+                    stack.append((edge.target, is_ready or bool(orders)))
+        return bool(self.spins)
+
+    def _orders(self, spin: Spin, branch: int, target: int) -> tuple[Order, ...]:
+        """Orders of the polls that a branch to `target` saw to be ready; none when it says nothing of the spin."""
+        return () if self._leads_into(spin, target) else self._tests_of(spin).get(branch, ())
+
+    def _tests_of(self, spin: Spin) -> dict[int, tuple[Order, ...]]:
+        """Branches whose condition depends on a poll of the spin, those before its loop included, with the polls'
+        orders."""
+        found = self._tests.get(spin.loop.header)
+        if found is not None:
+            return found
+        model, found = self._model, {}
+        sources = {s for t in spin.polls for s, _ in t.assignments}
+        reads = {
+            t.instruction.index: t.access.order for t in self.reads if sources & {s for s, _ in t.assignments}
+        }
+        before = {
+            at
+            for block in model.graph.predecessors[spin.loop.header]
+            for at in (block, model.graph.dominators[block])
+            if at not in spin.loop.blocks and not self._is_in_another(spin, at)
+        }
+        branches = [model.kernel.instructions[model.graph.blocks[at].end - 1] for at in sorted(before)]
+        for branch in (*branches, *(e.instruction for e in spin.ready)):
+            if branch.predicate is not None:
+                value = model.values.use(branch.index, branch.predicate.register)
+                places = {place for place, _ in self._slice(value).loads}
+                found[branch.index] = tuple(reads[p] for p in sorted(places & set(reads)))
+        self._tests[spin.loop.header] = found
+        return found
+
+    def _is_in_another(self, spin: Spin, block: int) -> bool:
+        """Whether a block belongs to a spin of its own that is over before this one begins."""
+        return any(block in s.loop.blocks and spin.loop.header not in s.loop.blocks for s in self.spins)
+
+    def _slice(self, value: int) -> Slice:
+        value = self._model.values.find(value)
+        found = self._slices.get(value)
+        if found is None:
+            found = self._slices[value] = slice_of(self._model.values, value)
+        return found
 
     def exits_of(self, loop: Loop) -> tuple[LoopExit, ...]:
         """Instructions that can leave the loop under a condition."""
@@ -82,7 +178,7 @@ class Mailboxes:
             if last.predicate is None or not (leaves or ends):
                 continue
             value = model.values.use(last.index, last.predicate.register)
-            found.append(LoopExit(last, slice_of(model.values, value)))
+            found.append(LoopExit(last, self._slice(value)))
         return tuple(found)
 
     def is_bounded(self, spin: Spin) -> bool:
@@ -146,7 +242,7 @@ class Mailboxes:
         return constants, is_tagged
 
     def _depends(self, side: int | Operand, places: set[int]) -> bool:
-        return isinstance(side, int) and any(p in places for p, _ in slice_of(self._model.values, side).loads)
+        return isinstance(side, int) and any(p in places for p, _ in self._slice(side).loads)
 
     def assignment(self, touch: Touch) -> Assignment:
         """What the user said of the mailbox."""

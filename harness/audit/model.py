@@ -10,11 +10,13 @@ from harness.audit.cfg import Graph
 from harness.audit.expressions import Expressions
 from harness.audit.facts import Facts, Knowledge
 from harness.audit.forms import Source, SourceKind
+from harness.audit.integers import Interval
 from harness.audit.pointers import Chooser, Pointers, Reach
 from harness.audit.program import Access, Effect, Instruction, Kernel, Kind, Op, Space
-from harness.audit.roles import Assignment, KernelOptions, Launch, Role
-from harness.audit.threads import ThreadClass, Threads
+from harness.audit.roles import Assignment, KernelOptions
+from harness.audit.threads import WARP, ThreadClass, Threads
 from harness.audit.values import Values
+from harness.model.kernels import Launch, Role
 
 
 class Need(Enum):
@@ -111,7 +113,16 @@ class Model:
     @cached_property
     def expressions(self) -> Expressions:
         """Conditions as keys."""
-        return Expressions(self.values)
+        return Expressions(self.values, self._limits())
+
+    def _limits(self) -> dict[str, Interval]:
+        """Values that special registers can have, by the sizes of warp, CTA and grid as far as they are known."""
+        found: dict[str, Interval] = {"laneid": (0, WARP - 1), "WARP_SZ": (WARP, WARP)}
+        for axis, size in zip("xyz", self.block_size or (), strict=False):
+            found[f"tid.{axis}"], found[f"ntid.{axis}"] = (0, size - 1), (size, size)
+        for axis, size in zip("xyz", self.options.grid or (), strict=False):
+            found[f"ctaid.{axis}"], found[f"nctaid.{axis}"] = (0, size - 1), (size, size)
+        return found
 
     @cached_property
     def pointers(self) -> Pointers:

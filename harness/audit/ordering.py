@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from harness.audit.barriers import BarrierKey, Barriers
+from harness.audit.barriers import THREAD_SPECIALS, BarrierKey, Barriers
 from harness.audit.facts import Facts, Knowledge
+from harness.audit.flags import flag_exits
 from harness.audit.integers import intersect
 from harness.audit.model import Model
 from harness.audit.program import BarrierAction, BarrierScope, Instruction, Op
@@ -20,9 +21,6 @@ from harness.audit.walk import Mark
 
 MAX_COUNT = 3
 MAX_KEYS = 5
-_THREAD_SPECIALS = frozenset(
-    ["tid", "laneid", "warpid", "lanemask_eq", "lanemask_le", "lanemask_lt", "lanemask_ge", "lanemask_gt"]
-)
 
 
 class Order(Enum):
@@ -59,12 +57,16 @@ class Ordering:
         self._model = model
         self._barriers = barriers
         self.keys = keys[:MAX_KEYS]
+        self.flags = flag_exits(model)
+        self._passed: dict[tuple[int, int, ThreadClass | None, Facts], Order] = {}
         self._full = {key: barriers.is_full(key) for key in self.keys}
         self._uniform: dict[int, bool] = {}
         self.censuses: dict[ThreadClass, Census] = {}
         self._limits = (MAX_COUNT,) * (2 * len(self.keys))
         self.unwaited_arrivals: frozenset[int] = frozenset()
         """Arrivals at mbarriers that can run before the wait."""
+        self.surely_unwaited: frozenset[int] = frozenset()
+        """Those of them that nothing on the way could have ordered."""
 
     @property
     def start(self) -> Mark:
@@ -92,6 +94,7 @@ class Ordering:
             most = max((r.mark[place] for r in records), default=-1)
             limits += [0, min(MAX_COUNT, most + 1)]
         self._limits = tuple(limits)
+        self._passed.clear()
 
     def passing(
         self, instruction: Instruction, threads: ThreadClass | None, facts: Facts, mark: Mark
@@ -103,7 +106,15 @@ class Ordering:
         if key not in self.keys:
             return Order.POSSIBLE
         place = 2 * self.keys.index(key)
-        passes = mark[place + 1]
+        who = threads if key.scope is BarrierScope.WARP else None
+        known = (place, mark[place + 1], who, facts)
+        if known not in self._passed:
+            self._passed[known] = self._pass(key, place, threads, facts, mark[place + 1])
+        return self._passed[known]
+
+    def _pass(
+        self, key: BarrierKey, place: int, threads: ThreadClass | None, facts: Facts, passes: int
+    ) -> Order:
         possible = False
         for other, census in self.censuses.items():
             if key.scope is BarrierScope.WARP and not self._share_a_warp(threads, other):
@@ -141,7 +152,7 @@ class Ordering:
     def _look_uniform(self, number: int) -> bool:
         entry = self._model.expressions[number]
         if entry.special:
-            return entry.special.partition(".")[0] not in _THREAD_SPECIALS
+            return entry.special.partition(".")[0] not in THREAD_SPECIALS
         if entry.leaf is not None:
             return self._is_uniform_load(entry.leaf)
         if entry.op is Op.ELECT:
@@ -174,12 +185,13 @@ class Ordering:
             return Order.POSSIBLE
         if value & 1:
             return Order.NONE  # the phase before the first one counts as complete
-        place = self._barriers.place_of(instruction, mbarrier)
-        mine = [i for i, where in self._barriers.arrivals if where == place or where is None or place is None]
-        known = [i for i, where in self._barriers.arrivals if where == place and place is not None]
-        if known and not any(i.index in self.unwaited_arrivals for i in mine):
-            return Order.PROVEN
-        return Order.POSSIBLE if any(i.index not in self.unwaited_arrivals for i in mine) else Order.NONE
+        mine = self._barriers.span_of(instruction)
+        others = ((i, self._barriers.span_of(i)) for i, _ in self._barriers.arrivals)
+        arrivals = [i for i, span in others if mine is None or span is None or mine.may_meet(span)]
+        unwaited = [i for i in arrivals if i.index in self.unwaited_arrivals]
+        if not unwaited:
+            return Order.PROVEN if arrivals else Order.NONE
+        return Order.NONE if all(i.index in self.surely_unwaited for i in arrivals) else Order.POSSIBLE
 
 
 def _warps(threads: ThreadClass) -> frozenset[int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.audit.address_flow import SMALL_SPACES, AddressFlow, short_name, space_of
-from harness.audit.forms import Forms, Source, SourceKind, add, constant, join
+from harness.audit.forms import Forms, Source, SourceKind, add, constant, constant_source, join
 from harness.audit.program import Access, Address, Instruction, Mechanism, Op, Operand, Space
 from harness.audit.values import Origin, Values
 
@@ -53,6 +53,8 @@ class Pointers:
         ambiguous, resolved = False, bool(forms)
         for form in sorted(forms, key=str):
             candidates = [s for s in form.bases if s.kind is not SourceKind.OTHER]
+            if not form.terms and form.offset is not None and (number := constant_source(form.offset)):
+                candidates = [number]
             if len(candidates) > 1:
                 sure = [s for s in candidates if s in self._definite]
                 candidates = sure or candidates
@@ -92,7 +94,7 @@ class Pointers:
             wanted = node.parts if runs is None or guard is None else (node.parts[runs is guard.negated],)
             return join(self._given(p, chooser, depth + 1) for p in wanted)
         assert node.assign is not None
-        if node.assign.op is Op.LOAD or self._flow.is_integer(node.assign):
+        if node.assign.op is Op.LOAD or self._flow.is_integer(node):
             return self._flow.known(value)
         args = self._values.args(value)
         if node.assign.op is Op.SELECT and len(args) == 3 and isinstance(args[2], int):

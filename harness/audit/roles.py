@@ -5,65 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Any
 
 from harness.audit.forms import Source, SourceKind
 from harness.model.errors import ConfigurationError
-
-
-class Role(StrEnum):
-    """What the memory behind an argument is."""
-
-    STATIC = "static"
-    """Written before the first launch and never again: weights, tables."""
-    ACTIVATION = "activation"
-    """Written by the grid before. Arguments that nobody names are taken as this."""
-    STATE = "state"
-    """Read and written from step to step."""
-    MAILBOX = "mailbox"
-    """Carries its own readiness: readers spin on the data itself."""
-    OUTPUT = "output"
-    """Written here for the grids after."""
-    SCRATCH = "scratch"
-    """Used within this grid only."""
-    SETTLED = "settled"
-    """Written by a grid that has completed before this one can start: two or more launches back in a chain whose
-    grids trigger after their own wait."""
-
-    @property
-    def reads_need_wait(self) -> bool:
-        """Whether a read is in order only after the wait."""
-        return self not in (Role.STATIC, Role.MAILBOX, Role.SETTLED)
-
-    @property
-    def writes_need_wait(self) -> bool:
-        """Whether a grid before may still read or write what a write would change."""
-        return self is not Role.MAILBOX
-
-    @property
-    def is_read_by_dependents(self) -> bool:
-        """Whether grids after may read what is written here without another sign of readiness."""
-        return self not in (Role.MAILBOX, Role.SCRATCH)
-
-
-class Launch(StrEnum):
-    """How the kernel is launched."""
-
-    UNKNOWN = "unknown"
-    """A text with `griddepcontrol` is taken as launched with the attribute, another one as not."""
-    PDL = "pdl"
-    PLAIN = "plain"
-    """Without programmatic stream serialisation: the grid starts when the grids before have completed."""
-
-
-class Dependents(StrEnum):
-    """What the grids launched after do before they read."""
-
-    UNKNOWN = "unknown"
-    WAIT = "wait"
-    """Each reads this kernel's results after its own `griddepcontrol.wait` only."""
+from harness.model.kernels import Dependents, Launch, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,10 +51,13 @@ class KernelOptions:
 
     roles: Mapping[str, Assignment] = field(default_factory=dict)
     """By parameter: its name or its number, `+N` for a field N bytes in, a leading `*` for what a pointer stored
-    there points to. Module variables go by their name."""
+    there points to. Module variables go by their name, addresses that are numbers in the text by `@0x...`, all of
+    them by `constants`."""
     launch: Launch = Launch.UNKNOWN
     dependents: Dependents = Dependents.UNKNOWN
     block_size: tuple[int, int, int] | None = None
+    grid: tuple[int, int, int] | None = None
+    """CTAs of the launch, an axis each, where every launch of the kernel has as many."""
 
     def shortened(self, kernel: str) -> KernelOptions:
         """The same with parameters by the names that messages use: without the kernel's name in front."""
@@ -119,13 +69,27 @@ class KernelOptions:
         for key in _keys_of(source, constant):
             if key in self.roles:
                 return self.roles[key]
+        if source.kind is SourceKind.CONSTANT:
+            return next(
+                (role for key, role in self.roles.items() if _is_lower_half(key, source.name)), DEFAULT
+            )
         return DEFAULT
+
+
+def _is_lower_half(key: str, name: str) -> bool:
+    """Whether machine code, which has a number's lower half only, names the address of a role's key."""
+    try:
+        return key.startswith("@") and int(key[1:], 0) & 0xFFFFFFFF == int(name, 0)
+    except ValueError:
+        return False
 
 
 def _keys_of(source: Source, constant: int | None) -> list[str]:
     """Names under which a role may be given, the most exact first."""
     if source.kind is SourceKind.LOADED and source.parent is not None:
         return [f"*{key}" for key in _keys_of(source.parent, None)]
+    if source.kind is SourceKind.CONSTANT:
+        return [f"@{source.name}", "constants"]
     if source.param < 0:
         return [source.name]
     place = constant if source.kind is SourceKind.PARAM_ADDRESS else source.offset
@@ -143,7 +107,7 @@ class AuditOptions:
     def for_kernel(self, name: str) -> KernelOptions:
         """The options of one kernel."""
         roles: dict[str, Assignment] = {}
-        launch, dependents, block = Launch.UNKNOWN, Dependents.UNKNOWN, None
+        launch, dependents, block, grid = Launch.UNKNOWN, Dependents.UNKNOWN, None, None
         for pattern, entry in self.entries:
             if not fnmatchcase(name, pattern):
                 continue
@@ -151,7 +115,8 @@ class AuditOptions:
             launch = entry.launch if entry.launch is not Launch.UNKNOWN else launch
             dependents = entry.dependents if entry.dependents is not Dependents.UNKNOWN else dependents
             block = entry.block_size or block
-        return KernelOptions(roles=roles, launch=launch, dependents=dependents, block_size=block)
+            grid = entry.grid or grid
+        return KernelOptions(roles=roles, launch=launch, dependents=dependents, block_size=block, grid=grid)
 
     def with_roles(self, texts: list[str]) -> AuditOptions:
         """The same with `NAME=ROLE` or `KERNEL_GLOB/NAME=ROLE` from the command line."""
@@ -167,13 +132,13 @@ class AuditOptions:
 
 
 def parse_options(data: Any) -> AuditOptions:
-    """Options from JSON or TOML: `roles`, `launch`, `dependents`, `block` for all kernels, `kernels` by name.
+    """Options from JSON or TOML: `roles`, `launch`, `dependents`, `block`, `grid` for all kernels, `kernels` by name.
 
     A table whose values are all strings and whose keys are none of these is read as `roles`.
     """
     if not isinstance(data, Mapping):
         raise ConfigurationError("bad-options", f"options: got {type(data).__name__}, expected a table")
-    known = {"roles", "launch", "dependents", "block", "kernels"}
+    known = {"roles", "launch", "dependents", "block", "grid", "kernels"}
     if data and not known & set(data):
         data = {"roles": data}
     wrong = sorted(set(map(str, data)) - known)
@@ -188,32 +153,34 @@ def parse_options(data: Any) -> AuditOptions:
 
 
 def _parse_kernel(where: str, data: Any) -> KernelOptions:
-    allowed = {"roles", "launch", "dependents", "block"}
+    allowed = {"roles", "launch", "dependents", "block", "grid"}
     if not isinstance(data, Mapping) or not set(data) <= allowed:
         raise ConfigurationError("bad-options", f"kernels.{where}: expected a table of {sorted(allowed)}")
     roles = data.get("roles", {})
     if not isinstance(roles, Mapping) or not all(isinstance(v, str) for v in roles.values()):
         raise ConfigurationError("bad-options", f"{where or 'options'}.roles: expected a table of role names")
-    block = data.get("block")
     try:
         launch = Launch(data.get("launch", Launch.UNKNOWN))
         dependents = Dependents(data.get("dependents", Dependents.UNKNOWN))
-        size = None if block is None else _parse_block(block)
+        block, grid = (_parse_size(name, data.get(name)) for name in ("block", "grid"))
     except ValueError as error:
         raise ConfigurationError("bad-options", f"{where or 'options'}: {error}") from error
     return KernelOptions(
         roles={str(k): parse_assignment(v) for k, v in roles.items()},
         launch=launch,
         dependents=dependents,
-        block_size=size,
+        block_size=block,
+        grid=grid,
     )
 
 
-def _parse_block(block: Any) -> tuple[int, int, int]:
-    sizes = [block] if isinstance(block, int) else block
+def _parse_size(name: str, given: Any) -> tuple[int, int, int] | None:
+    if given is None:
+        return None
+    sizes = [given] if isinstance(given, int) else given
     if not isinstance(sizes, list | tuple) or not 1 <= len(sizes) <= 3:
-        raise ValueError(f"block: got {block!r}, expected up to three integers")
+        raise ValueError(f"{name}: got {given!r}, expected up to three integers")
     if not all(isinstance(s, int) and s > 0 for s in sizes):
-        raise ValueError(f"block: got {block!r}, expected positive integers")
+        raise ValueError(f"{name}: got {given!r}, expected positive integers")
     x, y, z = ([*sizes, 1, 1])[:3]
     return (x, y, z)

@@ -14,6 +14,7 @@ from enum import Enum
 
 from harness.audit.barriers import Barriers
 from harness.audit.facts import Knowledge
+from harness.audit.flags import flag_exits
 from harness.audit.model import Model
 from harness.audit.ordering import Census, Ordering
 from harness.audit.program import Kind
@@ -23,16 +24,12 @@ from harness.audit.walk import EXIT, Mark, Walk, Walker
 from harness.audit.witness import Way, contradiction, way_of
 
 MAX_ROUNDS = 6
+MAX_LINKS = 4
+"""Links of a chain of barriers and mbarriers, from one thread's wait to another's read."""
 MAX_LOOKS = 4
 """Accesses of one subject that are looked at in one round."""
 MAX_TOTAL_STATES = 18_000
 """Beyond this nothing more is refined."""
-
-
-FIRST_CTA = {
-    f"{name}.{axis}": 0 for name in ("ctaid", "clusterid", "cluster_ctaid") for axis in ("x", "y", "z")
-} | {"cluster_ctarank": 0}
-_CTA_SPECIALS = ("ctaid", "clusterid", "cluster_ctaid", "cluster_ctarank")
 
 
 class Verdict(Enum):
@@ -71,36 +68,13 @@ class Unwaited:
         self._tracked: frozenset[int] = frozenset()
         self._analyse()
 
-    def first_cta_waits(self) -> bool:
-        """Whether some thread that every launch has always waits: one of the grid's first CTA."""
-        certain = [t for t in self.classes if t.is_certain]
-        for threads in certain:
-            walk, _ = self._walk(threads, frozenset(), None, strict=False, specials=FIRST_CTA)
-            if walk.is_complete and EXIT not in walk.arrivals:
-                return True
-        return False
-
-    def decides_by_cta(self, way: Way) -> bool:
-        """Whether the way avoids the wait by a condition on which CTA it is, and on nothing else."""
-        model = self._model
-        waits = frozenset(i.index for i in model.kernel.instructions if i.kind is Kind.WAIT)
-        deciding = set(model.guards(frozenset(way.blocks), waits))
-        for choice in (c for choices in way.choices for c in choices):
-            guard = model.kernel.instructions[choice.instruction].predicate
-            if guard is None:
-                continue
-            number = model.expressions.of_register(choice.instruction, guard.register)
-            if number in deciding and _is_about_cta(model, number):
-                return True
-        return False
-
     def at(self, place: int) -> list[tuple[ThreadClass, Finding]]:
         """The verdicts on one place that are not NEVER."""
         return [(c, f[place]) for c, f in self.by_class.items() if place in f]
 
     def _analyse(self) -> None:
         model = self._model
-        first = self._walk(None, frozenset(), None, strict=False)[0]
+        first = self.walk(None, frozenset(), None, strict=False)[0]
         if first.is_complete and not (set(first.arrivals) & self._places):
             return
         region = frozenset(s.block for s in first.states)
@@ -113,15 +87,18 @@ class Unwaited:
                 shown = {self._subjects[p] for p, f in findings.items() if f.verdict is Verdict.SHOWN}
                 self._shown |= {p for p in self._places if p != EXIT and self._subjects[p] in shown}
 
-    def _walk(
+    def walk(
         self, threads: ThreadClass | None, tracked: frozenset[int], ordering: Ordering | None, *,
-        strict: bool, counts_only: bool = False, specials: Mapping[str, int] | None = None,
+        strict: bool, counts_only: bool = False, sees_arrivals: bool = False,
+        specials: Mapping[str, int] | None = None,
     ) -> tuple[Walk, UnwaitedPolicy]:  # fmt: skip
+        """All ways of a class that have not waited, with what the policy noted on them."""
         model = self._model
         knowledge = Knowledge(model.graph, model.values, model.expressions, threads, tracked, specials)
         gathering = (*self._barriers.instructions, *self._barriers.tests)
-        events = frozenset(self._events | {i.index for i in gathering})
-        if counts_only:
+        flags = () if ordering is None else ordering.flags.values()
+        events = frozenset(self._events | {i.index for i in (*gathering, *flags)})
+        if counts_only or sees_arrivals:
             events |= {i.index for i, _ in self._barriers.arrivals}
         policy = UnwaitedPolicy(
             model, knowledge, events, threads, ordering, strict=strict, counts_only=counts_only
@@ -132,24 +109,50 @@ class Unwaited:
         return walk, policy
 
     def _make_ordering(self, region: frozenset[int]) -> Ordering | None:
-        """None when no thread could order another: no barrier, or no wait at all."""
+        """None when no thread could order another: no barrier, no flag, or no wait at all."""
         model = self._model
         has_wait = any(i.kind is Kind.WAIT for i in model.kernel.instructions)
         inside = [i for i in self._barriers.instructions if model.graph.block_of[i.index] in region]
-        if not has_wait or not (inside or self._barriers.tests):
+        if not has_wait or not (inside or self._barriers.tests or flag_exits(model)):
             return None
         keys = [k for i in inside if (k := self._barriers.key_of(i)) is not None and k.number is not None]
         ordering = Ordering(model, self._barriers, tuple(dict.fromkeys(keys)))
         arrivals: set[int] = set()
         self._tracked = self._initial(region, ordering)
         for threads in self.classes:
-            walk, policy = self._walk(threads, self._tracked, ordering, strict=False, counts_only=True)
+            walk, policy = self.walk(threads, self._tracked, ordering, strict=False, counts_only=True)
             reached = frozenset(walk.arrivals)
             ordering.censuses[threads] = Census(policy.records, walk.is_complete, reached)
             arrivals |= set(walk.arrivals)
         ordering.unwaited_arrivals = frozenset(arrivals)
         ordering.close()
+        self._follow_arrivals(ordering)
         return ordering
+
+    def _follow_arrivals(self, ordering: Ordering) -> None:
+        """Chains: an arrival behind a barrier or an mbarrier that is ordered is ordered itself."""
+        if not (self._barriers.tests and self._barriers.arrivals):
+            return
+        for _ in range(MAX_LINKS):
+            fewer = ordering.unwaited_arrivals & self._arrivals(ordering, strict=False)
+            if fewer == ordering.unwaited_arrivals:
+                break
+            ordering.unwaited_arrivals = fewer
+        for _ in range(MAX_LINKS):
+            more = self._arrivals(ordering, strict=True)
+            if more == ordering.surely_unwaited:
+                break
+            ordering.surely_unwaited = more
+
+    def _arrivals(self, ordering: Ordering, *, strict: bool) -> frozenset[int]:
+        """Arrivals at mbarriers that some class reaches before any order."""
+        found: set[int] = set()
+        for threads in self.classes:
+            walk, _ = self.walk(threads, self._tracked, ordering, strict=strict, sees_arrivals=True)
+            if not walk.is_complete:
+                return frozenset() if strict else ordering.unwaited_arrivals
+            found |= set(walk.arrivals)
+        return frozenset(found)
 
     def _may_reach(self, census: Census) -> bool:
         """Whether a class reaches a place of interest that is not yet shown, if nothing orders it."""
@@ -185,10 +188,10 @@ class Unwaited:
         shown: dict[int, Way] = {}
         findings: dict[int, Finding] | None = None
         for _ in range(MAX_ROUNDS):
-            loose, policy = self._walk(threads, tracked, ordering, strict=False)
+            loose, policy = self.walk(threads, tracked, ordering, strict=False)
             if not loose.is_complete:
                 break
-            strict = self._walk(threads, tracked, ordering, strict=True)[0]
+            strict = self.walk(threads, tracked, ordering, strict=True)[0]
             checks = _Checks(self._model, threads, policy, loose, strict, shown, self._subjects)
             findings = checks.check_all((set(loose.arrivals) & self._places) - self._shown)
             learned = checks.most_telling(tracked)
@@ -279,12 +282,3 @@ class _Checks:
         if first.kind in UNKNOWN_KINDS:
             return f"line {first.line} may wait or not: {first.text}"
         return f"line {first.line} may or may not order it after another thread's wait: {first.text}"
-
-
-def _is_about_cta(model: Model, number: int) -> bool:
-    """Whether an expression is made of the CTA's place in the grid (and the thread's in the CTA) only."""
-    entries = [model.expressions[part] for part in model.expressions.parts(number)]
-    names = {e.special.partition(".")[0] for e in entries if e.special}
-    return bool(names & set(_CTA_SPECIALS)) and not any(
-        e.param or e.leaf is not None or e.name for e in entries
-    )

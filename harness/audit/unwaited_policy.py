@@ -35,6 +35,7 @@ class UnwaitedPolicy:
         self._knowledge = knowledge
         self._threads = threads
         self._ordering = ordering
+        self._flags = {} if ordering is None else ordering.flags
         self._strict = strict
         self._counts_only = counts_only
         self._needs: dict[tuple[int, tuple[bool | None, ...]], bool] = {}
@@ -71,8 +72,9 @@ class UnwaitedPolicy:
             return mark
         model = self._model
         test = passed_test(model.values, model.expressions, model.kernel.instructions, edge, branch)
+        flag = self._flags.get((model.graph.block_of[branch.index], edge.target))
         if test is None:
-            return mark
+            return mark if flag is None else self._after(Order.POSSIBLE, flag, mark)
         return self._after(self._ordering.testing(test, self._knowledge, facts), test, mark)
 
     def _after(self, order: Order, instruction: Instruction, mark: Mark) -> Mark | None:

@@ -196,6 +196,7 @@ class Values:
 
     def _drop_empty_merges(self, merges: list[int]) -> None:
         """Optimistic: a PHI stands for one value until two different ones reach it."""
+        merges = merges[::-1]  # found from uses backwards: the order of control is quicker
         stands_for: dict[int, int | None] = dict.fromkeys(merges)
         changed = True
         while changed:
@@ -210,9 +211,30 @@ class Values:
                 if value != stands_for[merge]:
                     stands_for[merge] = value if stands_for[merge] is None else merge
                     changed = True
+        self._drop_single(merges, stands_for)
         for merge, value in stands_for.items():
             if value is not None and value != merge:
                 self._alias[merge] = value
+
+    def _drop_single(self, merges: list[int], stands_for: dict[int, int | None]) -> None:
+        """A merge that first seemed to stand for another value may still be reached by one value only."""
+
+        def final(value: int) -> int:
+            value = self.find(value)
+            while (other := stands_for.get(value)) is not None and other != value:
+                value = self.find(other)
+            return value
+
+        changed = True
+        while changed:
+            changed = False
+            for merge in merges:
+                if stands_for[merge] != merge:
+                    continue
+                reaching = {final(p) for p in self._nodes[merge].parts} - {merge}
+                if len(reaching) == 1:
+                    stands_for[merge] = reaching.pop()
+                    changed = True
 
 
 def _opaque(register: str, uses: tuple[str, ...]) -> Assign:

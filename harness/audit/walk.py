@@ -127,14 +127,16 @@ class Walker:
     def _find_joins(self) -> dict[int, int]:
         """Branches whose ways meet again before anything of interest: the walk goes straight to the join.
 
-        Definitions and merges of what is remembered are of interest, so no fact grows stale over the shortcut.
+        Definitions and merges of what is remembered are of interest, the join's own included: its values depend on the
+        way, so no fact grows stale over the shortcut.
         """
         eventful = {self._graph.block_of[i] for i in self._policy.events | self._knowledge.places()}
-        eventful |= self._knowledge.merging_blocks()
+        merging = self._knowledge.merging_blocks()
+        eventful |= merging
         found: dict[int, int] = {}
         for block in self._graph.blocks:
             join = self._graph.join_of(block.index)
-            if len(block.edges) < 2 or join is None:
+            if len(block.edges) < 2 or join is None or join in merging:
                 continue
             between = self._graph.between(block.index)
             if between is not None and eventful.isdisjoint(between):

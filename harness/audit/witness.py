@@ -62,15 +62,22 @@ def way_of(graph: Graph, walk: Walk, arrival: Arrival, place: int, threads: Thre
 
 def contradiction(model: Model, way: Way) -> frozenset[int]:
     """Expressions that must be remembered to see that the way is impossible, or that what it reaches need not wait;
-    empty when nothing speaks against it."""
+    empty when nothing speaks against it.
+
+    Where the walk went straight to a join at which something that the way decides by takes its value, the way is not
+    known in full: that value must be remembered.
+    """
     knowledge = Knowledge(model.graph, model.values, model.expressions, way.threads, None)
     for number in _predicates_of(model, way):
         for cause in model.expressions.causes(number):
             knowledge.watch(cause)
     instructions = model.kernel.instructions
     facts: Facts = NO_FACTS
+    skipped: set[int] = set()
     for position, block in enumerate(way.blocks):
         if position:
+            if _goes_straight(model.graph, way, position - 1):
+                skipped |= knowledge.merging(block)
             facts = knowledge.enter(way.blocks[position - 1], block, facts)
         made = {c.instruction: c.value for c in way.choices[position]}
         bounds = model.graph.blocks[block]
@@ -84,10 +91,17 @@ def contradiction(model: Model, way: Way) -> frozenset[int]:
                     return knowledge.explain(predicate, facts)
                 facts = after
             if is_last and index == way.place:
-                return _exemption(model, way.place, knowledge, facts)
+                return _exemption(model, way.place, knowledge, facts) or frozenset(skipped)
             if knowledge.forgets_at(index):
                 facts = knowledge.after(instructions[index], facts)
-    return frozenset()
+    return frozenset(skipped)
+
+
+def _goes_straight(graph: Graph, way: Way, position: int) -> bool:
+    """Whether the walk left a branching block for the join of its ways, without a choice."""
+    block = graph.blocks[way.blocks[position]]
+    made = {c.instruction for c in way.choices[position]}
+    return len({e.target for e in block.edges}) > 1 and block.end - 1 not in made
 
 
 def _predicates_of(model: Model, way: Way) -> list[int]:

@@ -11,13 +11,24 @@ from harness.checks.correctness.cor002_greedy_agreement import GreedyAgreement
 from harness.checks.correctness.cor003_specialized_share import SpecializedShare
 from harness.checks.correctness.cor004_unexecuted_lines import UnexecutedLines
 from harness.checks.correctness.cor005_ledger_alive import LedgerAlive
+from harness.checks.correctness.cor006_hand_over import HandOver
+from harness.checks.correctness.kernel_rules import kernel_rule_checks
+from harness.checks.correctness.pdl005_wait_clobbers_memory import WaitClobbersMemory
 from harness.checks.isolation.iso001_changed_paths import ChangedPaths
 from harness.checks.isolation.iso002_default_off import DefaultOff
+from harness.checks.isolation.iso003_guarded_hooks import GuardedHooks
+from harness.checks.isolation.iso004_imports import Imports
+from harness.checks.isolation.iso005_reaching_out import ReachingOut
+from harness.checks.isolation.iso006_surface import Surface
+from harness.checks.isolation.iso007_base_and_head import BaseAndHead
+from harness.checks.isolation.iso008_declared_writes import DeclaredWrites
+from harness.checks.isolation.iso009_captured_pointers import CapturedPointers
 from harness.checks.performance.perf001_decode_itl import DecodeItl
 from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
 from harness.checks.scope.sco001_temperature_sampling import TemperatureSampling
 from harness.checks.scope.sco002_structured_output import StructuredOutput
 from harness.checks.scope.sco003_full_context import FullContext
+from harness.checks.scope.sco004_edges import ScopeEdges
 from harness.model.check import Check
 from harness.model.errors import ConfigurationError
 from harness.model.words import Principle, Tier
@@ -27,14 +38,24 @@ GROUP = "fasttrack.checks"
 BUILT_IN: tuple[type[Check], ...] = (
     ChangedPaths,
     DefaultOff,
+    GuardedHooks,
+    Imports,
+    BaseAndHead,
+    DeclaredWrites,
+    CapturedPointers,
+    ReachingOut,
+    Surface,
     TemperatureSampling,
     StructuredOutput,
     FullContext,
+    ScopeEdges,
     TokenLevel,
     GreedyAgreement,
     SpecializedShare,
     UnexecutedLines,
     LedgerAlive,
+    HandOver,
+    WaitClobbersMemory,
     DecodeItl,
     DecodeSpeedup,
 )
@@ -43,12 +64,12 @@ _ADVICE = "Remove or repair the distribution that adds it."
 
 
 def all_checks() -> tuple[Check, ...]:
-    """One instance of every check.
+    """One instance of every check; the audit's rules make one each.
 
     Raises:
         ConfigurationError: an entry point cannot be loaded, or is not a check.
     """
-    return (*(kind() for kind in BUILT_IN), *load_checks(entry_points(group=GROUP)))
+    return (*(kind() for kind in BUILT_IN), *kernel_rule_checks(), *load_checks(entry_points(group=GROUP)))
 
 
 def load_checks(points: Iterable[EntryPoint]) -> tuple[Check, ...]:

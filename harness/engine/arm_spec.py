@@ -67,8 +67,12 @@ class ArmSpec:
     @property
     def public_command(self) -> tuple[str, ...]:
         """Settings and command as evidence shows them: without paths of this machine."""
-        settings = (f"{name}={value}" for name, value in sorted((self._settings | dict(self.env)).items()))
-        return ("env", *settings, "python", *self._arguments("{model}", "{name}", "{port}"))
+        return (*self.public_settings, "python", *self._arguments("{model}", "{name}", "{port}"))
+
+    @property
+    def public_settings(self) -> tuple[str, ...]:
+        """The environment that the arm is given, as a command."""
+        return ("env", *(f"{name}={v}" for name, v in sorted((self._settings | dict(self.env)).items())))
 
     def _arguments(self, model: str, name: str, port: str) -> tuple[str, ...]:
         values = {

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import select
 import shutil
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,9 +15,9 @@ from typing import Any, Self
 
 import httpx2
 
-from harness.engine import supervisor
 from harness.engine.arm_spec import ArmSpec
 from harness.engine.log_tail import read_first_error, read_log_tail
+from harness.engine.supervised import Supervised
 from harness.engine.trace_settings import write_settings
 from harness.model.errors import EngineError
 
@@ -51,8 +46,7 @@ class ArmServer:
         self._command = command or spec.command
         self._ready_timeout_s = ready_timeout_s
         self._stop_timeout_s = stop_timeout_s
-        self._supervisor: subprocess.Popen[bytes] | None = None
-        self._server_pid = 0
+        self._program: Supervised | None = None
         self._temp_dir = Path()
         self._is_ended = False
         self._http = httpx2.Client(trust_env=False, timeout=10)
@@ -65,7 +59,7 @@ class ArmServer:
     @property
     def is_running(self) -> bool:
         """Whether the server's process is alive."""
-        return self._supervisor is not None and self._supervisor.poll() is None
+        return self._program is not None and self._program.is_running
 
     @property
     def log_tail(self) -> tuple[str, ...]:
@@ -110,20 +104,9 @@ class ArmServer:
         self.ready_s = time.monotonic() - started
 
     def _launch(self) -> None:
-        head = [sys.executable, "-I", "-S", supervisor.__file__, str(self._temp_dir), str(self.spec.log_path)]
-        with self.spec.log_path.open("ab") as log:
-            self._supervisor = subprocess.Popen(
-                [*head, *self._command(self.port)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=self.spec.environment(self._temp_dir),
-                start_new_session=True,
-            )
-        answer = self._hear(timeout_s=30)
-        if not answer.isdigit():
+        self._program = Supervised(self._temp_dir, self.spec.log_path)
+        if not self._program.launch(self._command(self.port), self.spec.environment(self._temp_dir)):
             raise self.error("engine-start", "The server's command could not be run.")
-        self._server_pid = int(answer)
 
     def _wait_until_ready(self, deadline: float) -> None:
         while time.monotonic() < deadline:
@@ -184,55 +167,28 @@ class ArmServer:
         self._tell("resume")
 
     def _tell(self, word: str) -> None:
-        if not self.is_running or not self._send(word) or self._hear(timeout_s=30) != word:
+        program = self._program
+        if program is None or not program.is_running or not program.send(word) or program.hear(30) != word:
             raise self.error("engine-died", f"The server cannot {word}: it is gone.")
 
     def stop(self) -> None:
         """Stops the server in good order, and whatever of it is left by force. Safe to call twice."""
-        if self._supervisor is None:
+        if self._program is None:
             return
         try:
-            if self.is_running and self._send(f"stop {self._stop_timeout_s}"):
-                self._supervisor.wait(self._stop_timeout_s + 15)
-        except subprocess.TimeoutExpired:
-            pass
+            if self._program.is_running and self._program.send(f"stop {self._stop_timeout_s}"):
+                self._program.wait(self._stop_timeout_s + 15)
         finally:
             self.kill()
 
     def kill(self) -> None:
         """Kills every process of the server at once and removes its temporary folder."""
         self._is_ended = True
-        watcher, self._supervisor = self._supervisor, None
-        if watcher is not None:
-            assert watcher.stdin is not None and watcher.stdout is not None
-            # The supervisor takes the end of its input as the end of the harness.
-            watcher.stdin.close()
-            try:
-                watcher.wait(15)
-            except subprocess.TimeoutExpired:
-                watcher.kill()
-                watcher.wait()
-            watcher.stdout.close()
-            if watcher.returncode < 0:
-                _kill_group(self._server_pid)
-        if self._temp_dir != Path():
+        if self._program is not None:
+            self._program.kill()
+        elif self._temp_dir != Path():
             shutil.rmtree(self._temp_dir, ignore_errors=True)
         self._http.close()
-
-    def _send(self, line: str) -> bool:
-        assert self._supervisor is not None and self._supervisor.stdin is not None
-        try:
-            self._supervisor.stdin.write(line.encode() + b"\n")
-            self._supervisor.stdin.flush()
-        except OSError:
-            return False
-        return True
-
-    def _hear(self, timeout_s: float) -> str:
-        assert self._supervisor is not None and self._supervisor.stdout is not None
-        if not select.select([self._supervisor.stdout], [], [], timeout_s)[0]:
-            return ""
-        return os.read(self._supervisor.stdout.fileno(), 100).decode().strip()
 
     def __enter__(self) -> Self:
         self.start()
@@ -272,10 +228,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _kill_group(server_pid: int) -> None:
-    """The server leads its own process group; something is left of it only if the supervisor was killed."""
-    if server_pid:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(server_pid, signal.SIGKILL)

@@ -24,6 +24,8 @@ class ScheduledRequest:
     request_id: str
     num_scheduled_tokens: int
     num_prefill_tokens: int
+    num_computed_tokens: int
+    num_draft_tokens: int
 
 
 class StepBook:
@@ -47,8 +49,9 @@ class StepBook:
             if request_id in cached.resumed_req_ids:
                 tracked = self._requests[request_id]
                 tracked.prefill_end = tracked.prompt_len + cached.num_output_tokens[index]
+        drafts = scheduler_output.scheduled_spec_decode_tokens
         return tuple(
-            self._scheduled(request_id, num_tokens, computed[request_id])
+            self._scheduled(request_id, num_tokens, computed[request_id], len(drafts.get(request_id, ())))
             for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items()
         )
 
@@ -69,12 +72,16 @@ class StepBook:
             num_output_tokens=known.num_output_tokens if known is not None else 0,
         )
 
-    def _scheduled(self, request_id: str, num_tokens: int, num_computed: int) -> ScheduledRequest:
+    def _scheduled(
+        self, request_id: str, num_tokens: int, num_computed: int, num_drafts: int
+    ) -> ScheduledRequest:
         before_end = self._requests[request_id].prefill_end - num_computed
         return ScheduledRequest(
             request_id=request_id,
             num_scheduled_tokens=num_tokens,
             num_prefill_tokens=max(0, min(before_end, num_tokens)),
+            num_computed_tokens=num_computed,
+            num_draft_tokens=num_drafts,
         )
 
     def emit(self, request_id: str, token_ids: Sequence[int]) -> int:

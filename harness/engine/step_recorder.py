@@ -109,8 +109,7 @@ class StepRecorder:
         self._scheduled = ()
         self._started_ns = time.monotonic_ns()
         self._scheduled = self.book.schedule(scheduler_output)
-        drafts = scheduler_output.scheduled_spec_decode_tokens
-        self._num_draft_tokens = sum(len(tokens) for tokens in drafts.values())
+        self._num_draft_tokens = sum(request.num_draft_tokens for request in self._scheduled)
 
     def _end(self, result: Any) -> None:
         if not self._scheduled:
@@ -143,6 +142,8 @@ class StepRecorder:
                     "num_scheduled_tokens": request.num_scheduled_tokens,
                     "num_prefill_tokens": request.num_prefill_tokens,
                     "num_emitted_tokens": self.book.emit(request.request_id, token_ids),
+                    "num_computed_tokens": request.num_computed_tokens,
+                    "num_draft_tokens": request.num_draft_tokens,
                 }
             )
         self._file.write("row", **row, requests=requests)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from os import fsdecode
 from pathlib import Path
@@ -24,6 +24,13 @@ _DIFF = (
     "diff-tree -r -z --raw --numstat --no-abbrev --no-ext-diff --no-textconv --no-color --diff-algorithm=myers"
     f" -M -C -l{_RENAME_LIMIT}"
 )
+_PATCH = (
+    "diff-tree -r -p --unified=0 --text --no-renames --no-ext-diff --no-textconv --no-color"
+    " --diff-algorithm=myers"
+)
+_LFS_START = b"version https://git-lfs.github.com/spec/"
+_LFS_MAX_BYTES = 1024
+"""A pointer file is smaller, by the Git LFS specification."""
 _MAX_SUBJECT_LENGTH = 200
 
 
@@ -51,6 +58,11 @@ class Repository:
             raise ConfigurationError(
                 "object-format", f"The repository names objects by {object_format}; only sha1 is supported."
             )
+
+    @property
+    def top(self) -> Path:
+        """The top folder of the working tree, links resolved."""
+        return Path(self._git.run("rev-parse", "--show-toplevel").line).resolve()
 
     def resolve(self, revision: str) -> str:
         """The commit, as 40 hex digits, that a branch, tag or other revision means."""
@@ -116,6 +128,23 @@ class Repository:
         entries = self._tree(commit, unescape_path(path))
         regular = [entry for entry in entries if entry.is_regular and entry.path == path]
         return self._blobs([regular[0].object_id])[regular[0].object_id] if regular else None
+
+    def contents(self, commit: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+        """The bytes of every regular file of a commit whose path is wanted; of the empty tree, nothing."""
+        if commit == EMPTY_TREE:
+            return {}
+        entries = [entry for entry in self._tree(commit) if entry.is_regular and wanted(entry.path)]
+        blobs = self._blobs([entry.object_id for entry in entries])
+        return {entry.path: blobs[entry.object_id] for entry in entries}
+
+    def patch(self, base: str, head: str, path: str) -> bytes:
+        """What differs in one file, as hunks without context; empty when nothing does.
+
+        What the repository's attributes call binary is text here.
+        """
+        with self._git.objects_only() as git:
+            arguments = (*_PATCH.split(), base, head, "--", fsdecode(unescape_path(path)))
+            return git.run(*arguments).out
 
     def export(self, commit: str, globs: Iterable[str], folder: Path) -> dict[str, str]:
         """Writes the files of a commit that match `globs` into a new or empty folder.
@@ -185,9 +214,26 @@ class Repository:
         entries = parse_diff(output)
         links = [e.new_object for e in entries if e.new_mode == LINK_MODE]
         targets = self._blobs(links)
+        pointers = self._lfs_pointers([e.new_object for e in entries if e.new_mode.startswith("100")])
         return tuple(
-            e.changed_file(targets.get(e.new_object) if e.new_mode == LINK_MODE else None) for e in entries
+            e.changed_file(
+                targets.get(e.new_object) if e.new_mode == LINK_MODE else None,
+                is_lfs_pointer=e.new_object in pointers,
+            )
+            for e in entries
         )
+
+    def _lfs_pointers(self, object_ids: Sequence[str]) -> frozenset[str]:
+        """Those of the objects that are Git LFS pointers."""
+        wanted = list(dict.fromkeys(object_ids))
+        if not wanted:
+            return frozenset()
+        with self._git.objects_only() as git:
+            stdin = "".join(f"{i}\n" for i in wanted).encode()
+            lines = git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=stdin).out
+        fields = [line.split(b" ") for line in lines.splitlines()]
+        small = [i.decode() for i, size in fields if size.isdigit() and int(size) < _LFS_MAX_BYTES]
+        return frozenset(i for i, content in self._blobs(small).items() if content.startswith(_LFS_START))
 
     def _tree(self, commit: str, path: bytes | None = None) -> tuple[TreeEntry, ...]:
         with self._git.objects_only() as git:

@@ -34,7 +34,7 @@ class DiffEntry:
     counts: tuple[int, int] | None = None
     """Added and deleted lines; None for binary files."""
 
-    def changed_file(self, link_target: bytes | None) -> ChangedFile:
+    def changed_file(self, link_target: bytes | None, *, is_lfs_pointer: bool = False) -> ChangedFile:
         """The entry as evidence."""
         kinds = {self.new_mode, self.old_mode if self.status != "added" else self.new_mode}
         is_special = bool(kinds & {LINK_MODE, SUBMODULE_MODE})
@@ -48,6 +48,7 @@ class DiffEntry:
             added_lines=None if counts is None else counts[0],
             deleted_lines=None if counts is None else counts[1],
             is_binary=not is_special and self.counts is None,
+            is_lfs_pointer=is_lfs_pointer,
             link_target=None if link_target is None else escape_path(link_target),
         )
 

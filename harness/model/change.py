@@ -25,6 +25,8 @@ class ChangedFile(Record):
     """None for binary files, submodules and links."""
     deleted_lines: int | None
     is_binary: bool
+    is_lfs_pointer: bool = False
+    """Whether the head holds a Git LFS pointer: the content itself lies outside the repository."""
     link_target: str | None = None
     """Where a symbolic link points at the head, as committed and escaped like a path; None for other files."""
 

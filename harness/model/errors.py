@@ -16,6 +16,10 @@ class FasttrackError(Exception):
         self.message = message
         self.advice = advice
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross processes with all that they say."""
+        return type(self), (self.slug, self.message, self.advice), dict(self.__dict__)
+
 
 class ConfigurationError(FasttrackError):
     """The user's input (command line, manifest, policy, revision) cannot be used."""

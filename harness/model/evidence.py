@@ -10,8 +10,22 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, TypeAdapter
 
 from harness.model.change import ChangedFile
+from harness.model.effects import Effect, NameSearch, ReadFile
+from harness.model.kernel_audit import AuditedKernel, UnreadText, WaitStatement
 from harness.model.ledger import ImportedFile, LedgerRow, TracerProof
+from harness.model.probe import (
+    CapturedGraph,
+    EngineSnapshot,
+    HandoverStep,
+    OwnershipLoss,
+    ProbedEngine,
+    ProbeStep,
+    Refusal,
+    ScenarioResult,
+)
+from harness.model.reach import HookedFile, InwardImport, OwnImport
 from harness.model.record import Record, digest_of
+from harness.model.surface import SettingUse, SwitchRead
 from harness.model.words import Arm, Tier
 
 
@@ -197,6 +211,152 @@ class TimingEvidence(EvidenceRecord):
     blocks: tuple[TimingBlock, ...]
 
 
+class KernelCompilationEvidence(EvidenceRecord):
+    """One entry point of the manifest's `[kernels]`, compiled for one architecture."""
+
+    kind: Literal["kernel_compilation"] = "kernel_compilation"
+    entry: str
+    arch: str
+    variants: tuple[str, ...]
+    """Names of the variants that gave artefacts, in order; a variant may compile several modules."""
+    failure: str = ""
+    """Why it ended early; empty when it ran to its end and gave a kernel."""
+    log_tail: tuple[str, ...] = ()
+    """Last lines of its standard error: untrusted text."""
+    versions: dict[str, str]
+    """The interpreter and the compilers."""
+    subject_files: dict[str, str]
+    """Files of the judged commit that it imported: path relative to the repository, to sha256."""
+
+
+class KernelAuditEvidence(EvidenceRecord):
+    """What the audit says of all that one entry point compiled for one architecture, PTX and machine code, with the
+    declared roles."""
+
+    kind: Literal["kernel_audit"] = "kernel_audit"
+    entry: str
+    arch: str
+    kernels: tuple[AuditedKernel, ...]
+    unread: tuple[UnreadText, ...] = ()
+
+
+class WaitSourceEvidence(EvidenceRecord):
+    """Every inline-assembly `griddepcontrol.wait` in the sources that the entry points imported."""
+
+    kind: Literal["wait_source"] = "wait_source"
+    num_files: int
+    """Source files that were searched."""
+    statements: tuple[WaitStatement, ...]
+
+
+class PythonEffectsEvidence(EvidenceRecord):
+    """What the subject's files, and the edited lines of others, do to things outside, as read from their text."""
+
+    kind: Literal["python_effects"] = "python_effects"
+    commit: str
+    files: tuple[ReadFile, ...]
+    effects: tuple[Effect, ...]
+    searched: tuple[str, ...]
+    """Where names were looked up: "merge base", and installed distributions with their versions."""
+    searches: tuple[NameSearch, ...]
+    """One for each name that is registered or exported to the environment."""
+
+
+class ProbeEvidence(EvidenceRecord):
+    """A scripted run of one arm's engines in one process, step by step."""
+
+    kind: Literal["probe"] = "probe"
+    arm: Arm
+    process: ArmEvidence
+    """How the process was started and ended, and that its tracer lives; it serves no port."""
+    steps: tuple[ProbeStep, ...]
+    """Writes are given for the steps that ran specialised code."""
+    engines: tuple[ProbedEngine, ...]
+    results: tuple[ScenarioResult, ...]
+    refusals: tuple[Refusal, ...]
+
+
+class HandoverEvidence(EvidenceRecord):
+    """The candidate's probe beside that of its twin, which never took the specialised path."""
+
+    kind: Literal["handover"] = "handover"
+    arm: Arm
+    twin: ArmEvidence
+    steps: tuple[HandoverStep, ...]
+
+
+class DefaultOffEvidence(EvidenceRecord):
+    """Processes of one commit that serve models with the switch unset."""
+
+    kind: Literal["default_off"] = "default_off"
+    side: Literal["base", "head"]
+    commit: str
+    has_model: bool
+    """Whether the commit holds the modules of the manifest's baseline code, and so can serve the subject's model."""
+    snapshots: tuple[EngineSnapshot, ...]
+
+
+class CapturedPointersEvidence(EvidenceRecord):
+    """The addresses in one arm's captured graphs, and which of them the allocator took back before a replay."""
+
+    kind: Literal["captured_pointers"] = "captured_pointers"
+    arm: Arm
+    graphs: tuple[CapturedGraph, ...]
+    losses: tuple[OwnershipLoss, ...]
+
+
+class SurfaceEvidence(EvidenceRecord):
+    """The settings that the change's code reads, its tests set and its documents name."""
+
+    kind: Literal["surface"] = "surface"
+    commit: str
+    code: tuple[SettingUse, ...]
+    tests: tuple[SettingUse, ...]
+    documents: tuple[SettingUse, ...]
+    num_documents: int
+    switch: tuple[SwitchRead, ...]
+    fields_read: tuple[str, ...]
+    """Fields of configuration classes that code reads by name, as `Class.field`."""
+    fields_are_read_whole: bool
+    """Whether some code reads all fields of an object at once."""
+    searched: tuple[str, ...]
+    """Where names were looked up: "merge base", and installed distributions with their versions."""
+    searches: tuple[NameSearch, ...]
+    """For variables and flags: where the engine or the rest of the repository has them."""
+
+
+class HooksEvidence(EvidenceRecord):
+    """The hooked files of the manifest, hunk by hunk, and what each hunk does while the switch is off."""
+
+    kind: Literal["hooks"] = "hooks"
+    base: str
+    commit: str
+    files: tuple[HookedFile, ...]
+
+
+class ImportsEvidence(EvidenceRecord):
+    """Imports across the border of the subject: of it by other code, of the engine by it."""
+
+    kind: Literal["imports"] = "imports"
+    commit: str
+    num_files: int
+    """Python files of the head that were searched, tests and documents left out."""
+    num_subject_files: int
+    inward: tuple[InwardImport, ...]
+    outward: tuple[OwnImport, ...]
+    unreadable: tuple[str, ...] = ()
+    """Files of the subject, or that speak of it, which do not parse, with the reason."""
+
+
+class OwnersEvidence(EvidenceRecord):
+    """The CODEOWNERS file of the merge base, as committed."""
+
+    kind: Literal["owners"] = "owners"
+    path: str
+    """Empty when there is none."""
+    text: str
+
+
 class GapEvidence(EvidenceRecord):
     """Something that was to be collected and was not."""
 
@@ -218,6 +378,18 @@ AnyEvidence = Annotated[
     | SuiteEvidence
     | CoverageEvidence
     | TimingEvidence
+    | KernelCompilationEvidence
+    | KernelAuditEvidence
+    | WaitSourceEvidence
+    | PythonEffectsEvidence
+    | SurfaceEvidence
+    | ProbeEvidence
+    | HandoverEvidence
+    | DefaultOffEvidence
+    | CapturedPointersEvidence
+    | HooksEvidence
+    | ImportsEvidence
+    | OwnersEvidence
     | GapEvidence,
     Field(discriminator="kind"),
 ]

@@ -28,6 +28,10 @@ class StepRequest(Record):
     """Scheduled tokens at prompt positions, the prompt's last one included; 0 in a decode or verify step."""
     num_emitted_tokens: int
     """Tokens that the step sampled and handed to the client (0 in an unfinished chunked prefill)."""
+    num_computed_tokens: int | None = None
+    """Tokens whose state the step starts from; None where the tracer did not record it."""
+    num_draft_tokens: int | None = None
+    """Scheduled tokens that are drafts."""
 
 
 class StepDecision(Record):

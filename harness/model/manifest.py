@@ -6,8 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
+from harness.model.effects import EffectKind
+from harness.model.errors import ConfigurationError
+from harness.model.kernels import KernelsSection
 from harness.model.ledger import CodeTargets
 from harness.model.record import Record
+from harness.model.step_kind import StepKind
 
 Feature = Literal["temperature_sampling", "structured_output", "full_context"]
 FEATURES: tuple[Feature, ...] = ("temperature_sampling", "structured_output", "full_context")
@@ -50,11 +54,14 @@ class PathsSection(Record):
 class SwitchSection(Record):
     """How the candidate is switched on."""
 
-    kind: Literal["additional_config"] = "additional_config"
+    kind: Literal["additional_config", "env", "flag"] = "additional_config"
+    """A key of vLLM's additional config, an environment variable, or an option of the server's command line."""
     key: str
     on: str
     off: str
     """The value that means off; leaving the key out must mean the same."""
+    reads: tuple[str, ...] = ()
+    """What shared code may import of the subject, switch on or off, to learn the switch: `module:name`."""
 
 
 class ScopeSection(Record):
@@ -66,7 +73,10 @@ class ScopeSection(Record):
     max_batch: int = Field(ge=1)
     max_context: int = Field(ge=1)
     max_draft_tokens: int = Field(ge=0, default=0)
+    steps: tuple[StepKind, ...] = Field(min_length=1, default=(StepKind.DECODE, StepKind.VERIFY))
+    """Kinds of steps that the path takes; every other goes where `outside` says."""
     outside: Literal["refuse", "fall back"] = "fall back"
+    """Where a step beyond the scope goes. An engine that is started for more may refuse to start, either way."""
 
 
 class DecisionPoint(Record):
@@ -91,6 +101,8 @@ class DispatchSection(Record):
     """Functions that are the other path: a step that runs one of them was not served by the specialised path."""
     never_imported_when_off: tuple[str, ...] = ()
     """Module prefixes that a worker must not import while the switch is off."""
+    imported_when_off: tuple[str, ...] = ()
+    """Module prefixes that a worker may import while the switch is off though the base has no such module."""
 
     @property
     def targets(self) -> CodeTargets:
@@ -98,6 +110,30 @@ class DispatchSection(Record):
         return CodeTargets(
             specialized_code=frozenset(self.specialized_code), baseline_code=frozenset(self.baseline_code)
         )
+
+
+class StateSection(Record):
+    """What a specialised step may write. Names are globs in which `*` matches anything."""
+
+    caches: tuple[str, ...] = ()
+    """Layers of the engine's KV cache, by name: the rows of the step's own tokens."""
+    states: tuple[str, ...] = ()
+    """Layers whose state the engine keeps in slots, by name: the slots that the engine gave the step."""
+    mailboxes: tuple[str, ...] = ()
+    """Tensors for words between kernels or ranks, by attribute path from the served model: as a whole."""
+    workspaces: tuple[str, ...] = ()
+    """Tensors that hold nothing from one step to the next, by attribute path from the served model: as a whole."""
+    max_relative_difference: float = Field(ge=0, default=0.0)
+    """How far states and cache rows may be from the baseline's, relative to the largest; 0 means bit for bit."""
+
+
+class Reach(Record):
+    """One thing outside its own files that the subject's code does on purpose."""
+
+    kind: EffectKind
+    target: str = Field(min_length=1)
+    """Exactly what the finding names: a variable, a function; no pattern."""
+    why: str = Field(min_length=10)
 
 
 class NanoModel(Record):
@@ -113,7 +149,8 @@ class NanoModel(Record):
 class ModelsSection(Record):
     """Models by tier."""
 
-    nano: NanoModel
+    nano: NanoModel | None = None
+    """None when the change can be served on no CPU; the cpu tier then leaves a gap."""
 
 
 class CoverageSection(Record):
@@ -150,6 +187,31 @@ class Manifest(Record):
     scope: ScopeSection
     features: tuple[Feature, ...] = FEATURES
     dispatch: DispatchSection
-    models: ModelsSection
+    state: StateSection | None = None
+    """None when the change does not say what it writes."""
+    kernels: KernelsSection = KernelsSection()
+    reaches: tuple[Reach, ...] = ()
+    """What the policy allows to be declared; ISO005 shows each beside its lines."""
+    models: ModelsSection = ModelsSection()
     coverage: CoverageSection = CoverageSection()
     performance: PerformanceSection = PerformanceSection()
+
+    @property
+    def nano_model(self) -> NanoModel:
+        """The miniature model; raises `ConfigurationError` when there is none."""
+        if self.models.nano is None:
+            raise ConfigurationError(
+                "no-nano-model", "The manifest names no miniature model ([models.nano])."
+            )
+        return self.models.nano
+
+    @property
+    def why_not_on_a_cpu(self) -> str:
+        """Why the cpu tier cannot serve the change; empty when it can."""
+        if self.models.nano is None:
+            return "the manifest names no miniature model ([models.nano])"
+        if self.switch.kind != "additional_config":
+            return (
+                f"the arms of this tier set additional_config, and the switch is of kind {self.switch.kind}"
+            )
+        return ""

@@ -85,6 +85,18 @@ class PathRules:
         """The hook that the manifest declares for a path."""
         return self._hooks.get(path)
 
+    @property
+    def own_models(self) -> tuple[str, ...]:
+        """Dotted names of the model packages in which the owned globs lie."""
+        found = []
+        for glob in self.section.owned:
+            parts = literal_parts(glob)
+            for folder in self.preset.model_folders:
+                size = len(folder.split("/")) + 1
+                if "/".join(parts[: size - 1]) == folder and len(parts) >= size:
+                    found.append(".".join(parts[:size]).removesuffix(".py"))
+        return tuple(dict.fromkeys(found))
+
     def why_not_owned(self, glob: str) -> str | None:
         """Why a manifest may not own `glob`; None when it may."""
         if not literal_parts(glob):

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from harness.model.effects import EffectKind
 from harness.model.record import Record
 from harness.model.words import Tier
 
@@ -21,6 +22,17 @@ class TokenLevelPolicy(Record):
     """Nats; the 99.9th percentile of the token KL may not pass the larger of this and twice the A/A's."""
     min_tokens_per_batch: int = Field(ge=1, default=64)
     """Decode tokens that the candidate must have served at each compared batch."""
+
+
+class ImportsPolicy(Record):
+    """What the subject may not take of the engine."""
+
+    preset: Literal["vllm-core", "none"] = "vllm-core"
+    """Named list of modules: sampling, scheduler, cache management; private names are out of reach with any."""
+    forbidden: tuple[str, ...] = ()
+    """Further modules, each with what is below it, or names in one, as dotted names."""
+    allowed: tuple[str, ...] = ()
+    """Dotted names that may be imported all the same."""
 
 
 class Policy(Record):
@@ -44,7 +56,19 @@ class Policy(Record):
     itl_margin: float = Field(gt=0, lt=1, default=0.02)
     """Non-inferiority margin of decode inter-token latency, as a ratio minus one."""
     min_timing_blocks: int = Field(ge=2, default=5)
+    max_state_difference: float = Field(ge=0, default=1e-3)
+    """The largest `[state] max_relative_difference` that a manifest may ask for."""
+    declarable: tuple[EffectKind, ...] = (
+        EffectKind.ENVIRONMENT,
+        EffectKind.EXIT_HOOK,
+        EffectKind.PROCESS,
+        EffectKind.FILES,
+        EffectKind.NATIVE_CODE,
+        EffectKind.ENTRY_POINT,
+    )
+    """Reaches outside that a manifest may declare; the others stay what the code shows."""
     token_level: TokenLevelPolicy = TokenLevelPolicy()
+    imports: ImportsPolicy = ImportsPolicy()
 
     @property
     def required_checks(self) -> tuple[str, ...]:

@@ -141,6 +141,12 @@ def test_a_value_of_the_wrong_kind_is_never_converted(old: str, new: str, expect
         ),
         ("DecodeExecutor.run", "DecodeExecutor run", 'expected "module:function"'),
         ('off = ["specialized_path.runtime"', 'off = ["torch"', "dispatch.never_imported_when_off[0]"),
+        ('when_off = ["specialized_path.plugin"', 'when_off = ["torch"', "dispatch.imported_when_off[0]"),
+        (
+            'when_off = ["specialized_path.plugin"',
+            'when_off = ["specialized_path.runtime.plan"',
+            "expected modules apart from dispatch.never_imported_when_off",
+        ),
         ('on = "latency_specialized"', 'on = "auto"', "switch.on"),
         ('"{out}"', '"out"', "models.nano.build"),
         ("[1, 8]", "[1, 16]", "performance.decode_batches[1]: got 16, expected 1 to scope.max_batch (8)"),

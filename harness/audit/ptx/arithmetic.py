@@ -114,6 +114,7 @@ def _translate_setp(draft: Draft) -> None:
     bits, signed, is_integer = _type_of(words)
     compare = next((w for w in words[1:] if w in _COMPARE), None)
     op = _COMPARE[compare] if compare is not None and is_integer else Op.OPAQUE
+    bits = 1 if op is Op.OPAQUE else bits
     combine = next((w for w in words[1:] if w in _COMBINE), None)
     pairs = [(op, False)] + ([(op, True)] if isinstance(first, Pair) else [])
     for target, (how, inverted) in zip(targets, pairs, strict=False):

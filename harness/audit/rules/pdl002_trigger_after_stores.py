@@ -9,9 +9,9 @@ from harness.audit.analysis import Analysis
 from harness.audit.decide import AuditResult, Decision, result_of
 from harness.audit.model import Model
 from harness.audit.program import Kind
-from harness.audit.roles import Dependents
 from harness.audit.triggered import Late
 from harness.audit.witness import sites_of
+from harness.model.kernels import Dependents
 
 _WAITS = "every dependent reads this kernel's results after its own griddepcontrol.wait only"
 _EACH_THREAD = (

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from harness.audit.analysis import Analysis
 from harness.audit.decide import AuditResult, Decision, result_of
+from harness.audit.program import Kind
 from harness.audit.rules.base import not_dependent
-from harness.audit.unwaited import Verdict
+from harness.audit.unwaited import Finding, Verdict
 from harness.audit.walk import EXIT
 from harness.audit.witness import sites_of
 
@@ -41,24 +42,34 @@ class WaitBeforeExit:
             )
             assumed = () if holder.is_certain else (f"every CTA is launched with {holder.label}",)
             return [result_of(self.id, model.kernel, Decision.PROVEN, reason, assumptions=assumed)]
-        shown = [f for _, f in ends if f.verdict is Verdict.SHOWN]
-        finding = (shown or [f for _, f in ends])[0]
+        return [self._of_ends(analysis, [f for _, f in ends])]
+
+    def _of_ends(self, analysis: Analysis, ends: list[Finding]) -> AuditResult:
+        """The result where every class of threads can end without having waited."""
+        model = analysis.model
+        shown = [f for f in ends if f.verdict is Verdict.SHOWN]
+        finding = (shown or ends)[0]
         sites = sites_of(finding.way, "ends without the wait") if finding.way is not None else ()
-        if shown and analysis.unwaited.first_cta_waits():
-            reason = "Some CTAs end without the wait, but the first CTA always waits, and the grid completes after it."
-            return [result_of(self.id, model.kernel, Decision.PROVEN, reason, sites=sites)]
-        if shown and all(f.way is not None and analysis.unwaited.decides_by_cta(f.way) for f in shown):
+        holder_cta = analysis.completion.waiting_cta()
+        if holder_cta:
+            reason = f"Some CTAs end without the wait, but {holder_cta} always waits, and the grid completes after it."
+            return result_of(self.id, model.kernel, Decision.PROVEN, reason, sites=sites)
+        has_wait = any(i.kind is Kind.WAIT for i in model.kernel.instructions)
+        completion = analysis.completion
+        by_cta = shown and has_wait and not completion.sees_all_ctas
+        by_cta = by_cta and all(f.way is not None and completion.decides_by_cta(f.way) for f in shown)
+        if by_cta and completion.may_hold_in_a_larger_grid():
             reason = (
                 "CTAs end without the wait by their place in the grid; whether the grid has one that always waits "
-                "depends on its size."
+                "depends on its size (`grid`)."
             )
-            return [result_of(self.id, model.kernel, Decision.UNDECIDED, reason, sites=sites)]
+            return result_of(self.id, model.kernel, Decision.UNDECIDED, reason, sites=sites)
         if shown:
             line = sites[-1].line if sites else 0
             reason = (
                 f"The kernel can end at line {line} without the wait: the grid after it may then start although the "
                 "grid before it has not completed."
             )
-            return [result_of(self.id, model.kernel, Decision.SHOWN, reason, sites=sites)]
+            return result_of(self.id, model.kernel, Decision.SHOWN, reason, sites=sites)
         reason = f"Whether every way waits is not clear: {finding.doubt}."
-        return [result_of(self.id, model.kernel, Decision.UNDECIDED, reason, sites=sites)]
+        return result_of(self.id, model.kernel, Decision.UNDECIDED, reason, sites=sites)

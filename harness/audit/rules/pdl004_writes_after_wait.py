@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from harness.audit.analysis import Analysis
 from harness.audit.decide import AuditResult, Decision, result_of, site_of
 from harness.audit.model import Model, Need, Touch
-from harness.audit.roles import Role
 from harness.audit.rules.base import not_dependent
 from harness.audit.unwaited import Finding, Verdict
 from harness.audit.witness import sites_of
+from harness.model.kernels import Role
 
 
 class WritesAfterWait:
-    """No global write, atomic or reduction above the wait, but for mailboxes."""
+    """No global write, atomic or reduction above the wait, but to mailboxes and settled memory."""
 
     id = "PDL004"
     claim = "No global write before the wait changes anything that an earlier grid may still read or write"
@@ -37,7 +37,13 @@ class WritesAfterWait:
         if results:
             return results
         reason = "Every global write that an earlier grid could notice comes after the wait."
-        return [result_of(self.id, model.kernel, Decision.PROVEN, reason)]
+        settled = sorted({str(s) for t in model.writes for s, a in t.assignments if a.role is Role.SETTLED})
+        assumptions = tuple(
+            f"no grid that may still run when this one starts reads or writes {source}" for source in settled
+        )
+        if settled:
+            reason += f" Not asked to wait: {', '.join(settled)} (settled)."
+        return [result_of(self.id, model.kernel, Decision.PROVEN, reason, assumptions=assumptions)]
 
     def _of_subject(self, model: Model, subject: str, found: list[tuple[Touch, Finding]]) -> AuditResult:
         sure = [(t, f) for t, f in found if f.verdict is Verdict.SHOWN and t.write_need is Need.YES]
@@ -63,17 +69,17 @@ class WritesAfterWait:
 
     def _of_static(self, model: Model) -> list[AuditResult]:
         """A static argument that the kernel writes is none; reads of it were let through by its role."""
-        for touch in model.writes:
-            if touch.touches(Role.STATIC) and not touch.reach.is_ambiguous:
-                site = site_of(touch.instruction, "writes an argument declared static")
+        touched = [t for t in model.writes if t.touches(Role.STATIC) and not t.reach.is_ambiguous]
+        sure = [t for t in touched if all(a.role is Role.STATIC for _, a in t.assignments)]
+        for touch in (sure or touched)[:1]:
+            site = site_of(touch.instruction, "writes an argument declared static")
+            reason = f"Line {site.line} writes {touch.subject}: an argument that is written is not static."
+            if not sure:
                 reason = (
-                    f"Line {site.line} writes {touch.subject}: an argument that is written is not static."
+                    f"Line {site.line} writes {touch.subject}; whether it can be the static one is not clear."
                 )
-                return [
-                    result_of(
-                        self.id, model.kernel, Decision.SHOWN, reason, sites=(site,), subject=touch.subject
-                    )
-                ]
+            decision = Decision.SHOWN if sure else Decision.UNDECIDED
+            return [result_of(self.id, model.kernel, decision, reason, sites=(site,), subject=touch.subject)]
         return []
 
     def _of_unknown(self, analysis: Analysis) -> list[AuditResult]:

@@ -65,6 +65,8 @@ class BarrierCounts:
         if arriving is None:
             why = "the CTA's size is not known" if analysis.model.threads.count is None else "too many ways"
             return result(Decision.NOT_APPLICABLE, f"Threads that reach {subject} cannot be counted: {why}.")
+        if arriving > constants[0]:
+            arriving = barriers.arriving(everyone, is_precise=True) or arriving
         wants = f"{subject} waits for {constants[0]} threads"
         if arriving < constants[0]:
             return result(Decision.SHOWN, f"{wants}; only {arriving} can reach it: it never opens.")

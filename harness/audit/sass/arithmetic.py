@@ -167,6 +167,8 @@ def _add(draft: Draft, terms: list[Operand]) -> Value:
 def _product(case: _Case) -> Value:
     """`IMAD` in its many uses: a move, a sum, a shift, or a product and a sum."""
     words = case.words
+    if "HI" in words and "U32" in words and "X" not in words and case.args[2:] == (Immediate(0),):
+        return Op.MUL_HIGH, case.args[:2]
     if "X" in words or "HI" in words:
         return Op.PART, (case.args[-1], Immediate(1))
     if len(case.args) < 3:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from harness.audit.program import Barrier, BarrierAction, BarrierScope, Immediate, Kind
+from harness.audit.program import Barrier, BarrierAction, BarrierScope, Immediate, Kind, Op
 from harness.audit.sass.draft import Draft, NotUnderstood
-from harness.audit.sass.operands import Literal, MachineRegister, Word
+from harness.audit.sass.joined import MARK
+from harness.audit.sass.operands import Literal, MachineRegister, Word, parse_operand
 
 OPCODES = frozenset(
     [
@@ -84,14 +85,13 @@ def _translate_branch(draft: Draft) -> None:
     open_predicates = [p for p in predicates if p.name]
     if any(not p.name and p.is_negated for p in predicates):
         draft.kind, draft.labels = Kind.PLAIN, ()
-    elif asks_others or len(open_predicates) + bool(draft.line.guard) > 1:
+    elif asks_others:
         draft.falls_through = True
-    elif open_predicates:
-        draft.replaces_guard = open_predicates[0]
+    else:
+        _decide_by(draft, open_predicates)
 
 
 def _translate_exit(draft: Draft) -> None:
-    """An exit under two predicates hangs on a register of its own, which nothing defines: it may go either way."""
     draft.kind = Kind.EXIT
     predicates = [o for o in draft.operands if isinstance(o, MachineRegister) and o.is_predicate]
     for operand in predicates:
@@ -99,7 +99,20 @@ def _translate_exit(draft: Draft) -> None:
     named = [p for p in predicates if p.name]
     if any(not p.name and p.is_negated for p in predicates):
         draft.kind = Kind.PLAIN
-    elif len(named) + bool(draft.line.guard) > 1:
-        draft.replaces_guard = MachineRegister(name=f"both of line {draft.line.number}", file="P")
-    elif named:
-        draft.replaces_guard = named[0]
+    else:
+        _decide_by(draft, named)
+
+
+def _decide_by(draft: Draft, predicates: list[MachineRegister]) -> None:
+    """All of `predicates`, and the guard, must hold; several make a register of their own."""
+    guard = parse_operand(draft.line.guard) if draft.line.guard else None
+    deciding = [*([guard] if isinstance(guard, MachineRegister) and guard.name else []), *predicates]
+    if len(deciding) > 1:
+        total = draft.value(deciding[0])
+        for predicate in deciding[1:]:
+            total = draft.compute(Op.AND, (total, draft.value(predicate)), bits=1)
+        name = f"{MARK}{draft.line.number}"
+        draft.assign(name, Op.MOVE, (total,), bits=1)
+        draft.replaces_guard = MachineRegister(name=name, file="P")
+    elif predicates:
+        draft.replaces_guard = predicates[0]

@@ -9,7 +9,7 @@ from harness.audit.sass.listing import STEP, CodeLine, Listing
 from harness.audit.sass.operands import Literal, MachineRegister, Word, parse_operand
 
 MAX_DEPTH = 16
-MAX_ITEMS = 200_000
+MAX_ITEMS = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,11 @@ def insert_before(
         places[instruction.index] = len(flat)
         flat += [*added.get(instruction.index, ()), instruction]
     places[len(instructions)] = len(flat)
-    return tuple(
-        replace(i, index=index, targets=tuple(places[t] for t in i.targets)) for index, i in enumerate(flat)
-    )
+    return tuple(_placed(i, index, tuple(places[t] for t in i.targets)) for index, i in enumerate(flat))
+
+
+def _placed(instruction: Instruction, index: int, targets: tuple[int, ...]) -> Instruction:
+    """The instruction itself where its place has not changed: copies are what this costs."""
+    if (instruction.index, instruction.targets) == (index, targets):
+        return instruction
+    return replace(instruction, index=index, targets=targets)

@@ -38,12 +38,12 @@ def split_guarded_values(kernel: Kernel) -> Kernel:
     held: dict[str, _Guarded] = {}
     copies: dict[str, Instruction] = {}
     wanted: set[str] = set()
-    changed: list[Instruction] = []
+    changed: list[tuple[Instruction, Instruction]] = []
     for instruction in kernel.instructions:
         if instruction.index in leaders:
             held.clear()
         renamed = _rename(instruction, held, wanted)
-        changed.append(renamed)
+        changed.append((instruction, renamed))
         _forget(held, instruction)
         if renamed.predicate is not None and renamed.kind is Kind.PLAIN:
             _hold(held, copies, renamed, renamed.predicate)
@@ -52,9 +52,16 @@ def split_guarded_values(kernel: Kernel) -> Kernel:
     if not wanted:
         return kernel
     before: dict[int, list[Instruction]] = {}
-    for name in sorted(_closed(copies, wanted), key=lambda n: copies[n].index):
+    made = _closed(copies, wanted)
+    for name in sorted(made, key=lambda n: copies[n].index):
         before.setdefault(copies[name].index, []).append(copies[name])
-    return replace(kernel, instructions=insert_before(changed, before))
+    chosen = [renamed if _added(old, renamed) <= made else old for old, renamed in changed]
+    return replace(kernel, instructions=insert_before(chosen, before))
+
+
+def _added(old: Instruction, renamed: Instruction) -> set[str]:
+    """Registers of copies that a renamed instruction uses."""
+    return set(renamed.uses) - set(old.uses)
 
 
 def _rename(instruction: Instruction, held: dict[str, _Guarded], wanted: set[str]) -> Instruction:

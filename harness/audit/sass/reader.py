@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from harness.audit.sass.attributes import KernelInfo, parse_attributes
 from harness.audit.sass.draft import Bank, Draft, NotUnderstood
 from harness.audit.sass.expansion import Expansion, Item, expand
 from harness.audit.sass.idioms import resolve_idioms
+from harness.audit.sass.joined import split_joined_guards
 from harness.audit.sass.listing import Listing, parse_listing
 from harness.audit.sass.machine import machine_of
 from harness.audit.sass.operands import MachineRegister, parse_operand
@@ -103,7 +105,8 @@ def _read_kernel(
         source_file=source_file,
     )
     table = listing.tables.get(name, b"")
-    return split_guarded_values(split_tables(resolve_idioms(kernel, params, offsets, machine), table, places))
+    named = split_tables(resolve_idioms(kernel, params, offsets, machine), table, places)
+    return split_joined_guards(split_guarded_values(named))
 
 
 def _params_of(name: str, info: KernelInfo, names: tuple[str, ...]) -> tuple[Param, ...]:
@@ -131,8 +134,11 @@ def _translate(
         try:
             predicate = _dispatch(draft, item)
             targets = _targets(listing, expansion, draft, item, index)
-        except NotUnderstood as error:
-            problems.append(Problem(item.line.number, item.line.text[:160], str(error)))
+        except (NotUnderstood, IndexError) as error:
+            reason = (
+                str(error) if isinstance(error, NotUnderstood) else "fewer operands than the opcode takes"
+            )
+            problems.append(Problem(item.line.number, item.line.text[:160], reason))
             draft = Draft(line=item.line, bank=bank, kind=Kind.OPAQUE)
             predicate, targets = None, ()
         instructions.append(_freeze(draft, item, predicate, targets, index))
@@ -151,6 +157,9 @@ def _dispatch(draft: Draft, item: Item) -> Predicate | None:
     elif item.callee is None:
         _translate_opcode(draft, root)
     decides = draft.replaces_guard or (guard if isinstance(guard, MachineRegister) else None)
+    first = draft.operands[0] if draft.operands else None
+    if root == "R2UR" and isinstance(first, MachineRegister) and first.is_predicate:
+        decides = None  # one of a warp's values after the other: some lane's is always there
     if draft.falls_through or decides is None:
         return None
     draft.uses.append(decides.name)
@@ -184,7 +193,7 @@ def _targets(listing: Listing, expansion: Expansion, draft: Draft, item: Item, i
     found = []
     for label in draft.labels:
         position = listing.labels.get(label)
-        if position is None and label.startswith("0x"):
+        if position is None and re.fullmatch(r"0x[0-9a-f]+", label):
             position = _at_address(listing, item, int(label, 16))
         if position is None or not item.frame.start <= position < item.frame.end:
             raise NotUnderstood("a branch out of its function")

@@ -6,14 +6,13 @@ never an exception here: it says something about the entry point.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,11 +20,13 @@ from enum import StrEnum
 from pathlib import Path
 from threading import Lock
 
-from harness.audit.toolchain.cache import KernelCache
-from harness.model.record import digest_of
+from pydantic import Field
 
-_TAIL_LINES = 30
-_COMPILE_VARIABLES = ("CUTE_DSL_", "CUTE_EXPERIMENTAL_DSL_", "TRITON_", "CUTLASS_", "FASTTRACK_ENTRY_")
+from harness.audit.toolchain.cache import KernelCache
+from harness.model.record import Record, digest_of
+
+_TAIL_LINES, _TAIL_BYTES = 30, 64 * 1024
+_COMPILE_VARIABLES = ("CUTE_DSL_", "CUTE_EXPERIMENTAL_DSL_", "TRITON_", "CUTLASS_")
 """Prefixes of environment variables that may change what a compilation gives."""
 
 
@@ -67,6 +68,12 @@ class CompileOutcome:
     stderr_tail: str
     seconds: float
     from_cache: bool
+    sources: dict[str, str] = field(default_factory=dict)
+    """Files that were imported outside the standard library: path to sha256."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """The interpreter and the compilers."""
+    can_be_kept: bool = True
+    """Whether all sources are known, so that a change of them would be noticed."""
 
 
 Progress = Callable[[int, int, CompileOutcome], None]
@@ -81,6 +88,8 @@ class Compiler:
     jobs: int = 2
     timeout_s: float = 600.0
     cache: KernelCache | None = None
+    environment: Mapping[str, str] | None = None
+    """What entry points see besides their own; None: this process's environment."""
 
     def run(
         self, requests: Sequence[CompileRequest], progress: Progress | None = None
@@ -99,6 +108,10 @@ class Compiler:
                 if progress is not None:
                     progress(len(outcomes), len(requests), done.result())
         return tuple(outcomes[index] for index in range(len(requests)))
+
+    @property
+    def _base(self) -> Mapping[str, str]:
+        return os.environ if self.environment is None else self.environment
 
     def _versions(self) -> str:
         """The interpreter and the versions of its compilers, as one string; empty when it does not start."""
@@ -123,12 +136,12 @@ class Compiler:
             out = Path(name)
             failure, tail = self._compile(request, out, children)
             outcome = _outcome(request, out, failure, tail, time.monotonic() - started, False)
-            if self.cache is not None and versions and outcome.failure is None:
+            if self.cache is not None and versions and outcome.failure is None and outcome.can_be_kept:
                 self.cache.add(key, out)
         return outcome
 
     def _key(self, request: CompileRequest, versions: str) -> str:
-        kept = {k: v for k, v in os.environ.items() if k.startswith(_COMPILE_VARIABLES)}
+        kept = {k: v for k, v in self._base.items() if k.startswith(_COMPILE_VARIABLES)}
         return digest_of(
             {
                 "entry": request.entry,
@@ -151,7 +164,7 @@ class Compiler:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
-                env={**os.environ, **dict(request.environment)},
+                env={**self._base, **dict(request.environment)},
                 start_new_session=True,
             )
             with children.held(child):
@@ -159,8 +172,8 @@ class Compiler:
                     status: int | None = child.wait(timeout=self.timeout_s)
                 except subprocess.TimeoutExpired:
                     status = None
-                    _kill(child)
-            errors.seek(0)
+                _kill(child)
+            errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL_BYTES))
             text = errors.read().decode("utf-8", "replace")
         tail = "\n".join(text.strip().splitlines()[-_TAIL_LINES:])
         if status is None:
@@ -205,7 +218,7 @@ def _stopping(pool: ThreadPoolExecutor, children: _Children) -> Iterator[None]:
 
 
 def _kill(child: subprocess.Popen[bytes]) -> None:
-    """End the process group that `start_new_session` gave the child."""
+    """End the process group that `start_new_session` gave the child, with what the child left in it."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
@@ -214,7 +227,8 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
 def _outcome(
     request: CompileRequest, folder: Path, failure: Failure | None, tail: str, seconds: float, held: bool
 ) -> CompileOutcome:
-    modules = tuple(_modules(folder))
+    record = _record(folder)
+    modules = tuple(_modules(folder, record))
     if failure is None and not modules:
         failure = Failure.EMPTY
     return CompileOutcome(
@@ -224,21 +238,45 @@ def _outcome(
         stderr_tail=tail,
         seconds=seconds,
         from_cache=held,
+        sources=record.sources,
+        versions=record.versions,
+        can_be_kept=not record.compiles_elsewhere,
     )
 
 
-def _modules(folder: Path) -> Iterator[CompiledModule]:
-    """The artefacts of a folder by variant; a run that died left files without a record."""
+class _Variant(Record):
+    variant: str
+    files: tuple[str, ...]
+
+
+class _WorkerRecord(Record):
+    """What the worker wrote about its run."""
+
+    variants: tuple[_Variant, ...] = ()
+    versions: dict[str, str] = Field(default_factory=dict)
+    sources: dict[str, str] = Field(default_factory=dict)
+    compiles_elsewhere: bool = False
+    """A program read sources that nobody recorded: the artefacts are good for this run only."""
+
+
+def _record(folder: Path) -> _WorkerRecord:
+    """The record of a folder; an empty one where a run that died left none, or an entry point spoilt it."""
+    try:
+        return _WorkerRecord.model_validate_json((folder / "record.json").read_bytes())
+    except (OSError, ValueError):
+        return _WorkerRecord()
+
+
+def _modules(folder: Path, record: _WorkerRecord) -> Iterator[CompiledModule]:
+    """The artefacts of a folder by variant."""
     names: dict[str, str] = {}
-    record = folder / "record.json"
-    if record.is_file():
-        for entry in json.loads(record.read_text(encoding="utf-8"))["variants"]:
-            names.update(dict.fromkeys(entry["files"], entry["variant"]))
+    for made in record.variants:
+        names.update(dict.fromkeys(made.files, made.variant))
     for stem in sorted({file.name.split(".")[0] for file in folder.iterdir() if file.name[0].isdigit()}):
         files = {file.suffix: file for file in folder.glob(f"{stem}.*")}
         ptx, cubin = files.get(".ptx"), files.get(".cubin")
         yield CompiledModule(
             variant=next((names[file.name] for file in files.values() if names.get(file.name)), ""),
-            ptx=ptx.read_text(encoding="utf-8") if ptx else None,
+            ptx=ptx.read_text(encoding="utf-8", errors="replace") if ptx else None,
             cubin=cubin.read_bytes() if cubin else None,
         )

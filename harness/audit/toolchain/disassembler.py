@@ -22,21 +22,41 @@ class DisassemblyError(FasttrackError):
     """The disassembler did not read a cubin."""
 
 
-def find_nvdisasm() -> Path:
-    """The disassembler's path: the installed wheel's before the PATH's; raises ToolMissingError."""
+def find_nvdisasm(python: Path | None = None) -> Path:
+    """The disassembler's path: the installed wheel's, the PATH's, then that of the interpreter `python`.
+
+    Raises ToolMissingError when none has one.
+    """
+    found = _in_distribution() or shutil.which("nvdisasm") or (python and _in_interpreter(python))
+    if not found:
+        raise ToolMissingError("nvdisasm-missing", "No nvdisasm: machine code was not looked at.", ADVICE)
+    return Path(found)
+
+
+def _in_distribution() -> str | None:
     try:
         files = importlib.metadata.files(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        if file.name in ("nvdisasm", "nvdisasm.exe"):
-            path = Path(str(file.locate()))
-            if path.is_file():
-                return path
-    found = shutil.which("nvdisasm")
-    if found is None:
-        raise ToolMissingError("nvdisasm-missing", "No nvdisasm: SASS cannot be read from a cubin.", ADVICE)
-    return Path(found)
+        return None
+    places = (Path(str(file.locate())) for file in files if file.name in ("nvdisasm", "nvdisasm.exe"))
+    return next((str(place) for place in places if place.is_file()), None)
+
+
+def _in_interpreter(python: Path) -> str | None:
+    """What the same question gives in another interpreter, which need not have the harness."""
+    code = (
+        "import importlib.metadata as m\n"
+        f"for f in m.files({DISTRIBUTION!r}) or []:\n"
+        "    if f.name == 'nvdisasm': print(f.locate())"
+    )
+    try:
+        result = subprocess.run(
+            [str(python), "-c", code], capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    path = Path(result.stdout.strip() or ".")
+    return str(path) if path.is_file() else None
 
 
 def collect_sass(cubin: bytes, *, nvdisasm: Path | None = None, timeout_s: float = 60.0) -> str:
@@ -58,5 +78,6 @@ def collect_sass(cubin: bytes, *, nvdisasm: Path | None = None, timeout_s: float
             raise DisassemblyError("nvdisasm-start", f"nvdisasm did not start: {error}", ADVICE) from error
     if result.returncode != 0:
         lines = result.stderr.strip().splitlines() or ["no message"]
-        raise DisassemblyError("nvdisasm", f"nvdisasm exited {result.returncode}: {lines[-1]}")
+        said = lines[-1].replace(file.name, "the cubin")
+        raise DisassemblyError("nvdisasm", f"nvdisasm exited {result.returncode}: {said}")
     return result.stdout

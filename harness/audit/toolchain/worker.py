@@ -22,6 +22,8 @@ from typing import Any
 
 VERSIONED = ("nvidia-cutlass-dsl", "triton", "torch")
 """Distributions whose versions go into the record."""
+COMPILERS = ("nvcc", "nvc", "clang", "gcc", "g++", "cc", "c++", "hipcc", "ninja", "cmake", "make")
+"""Programs that read sources of their own choice."""
 
 
 def main() -> None:
@@ -38,7 +40,10 @@ def main() -> None:
         os.environ[f"{prefix}_ARCH"] = arguments.arch
         os.environ[f"{prefix}_KEEP"] = "ptx,cubin"
         os.environ[f"{prefix}_DUMP_DIR"] = str(dump)
-    sys.path[:0] = [str(root) for root in arguments.root]
+    # The folder of this file, which Python puts in front, must not lend its modules' names to entry points.
+    sys.path[:1] = [str(root) for root in arguments.root]
+    seen = _Seen()
+    sys.addaudithook(seen.note)
     module, _, function = arguments.entry.partition(":")
     value: Any = importlib.import_module(module)
     for name in function.split("."):
@@ -50,8 +55,45 @@ def main() -> None:
             files = _keep(arguments.out, dump, number, compiled)
             variants.append({"variant": name, "files": files})
     finally:
-        record = {"variants": variants, "versions": _versions(), "sources": _sources()}
+        sources = _sources() | seen.sources(arguments.root, arguments.out)
+        record = {
+            "variants": variants,
+            "versions": _versions(),
+            "sources": sources,
+            "compiles_elsewhere": seen.compiles_elsewhere,
+        }
         (arguments.out / "record.json").write_text(json.dumps(record), encoding="utf-8")
+
+
+class _Seen:
+    """Files that the process opened or handed to a program, and whether a compiler of source text was among these.
+
+    What such a compiler reads by itself (headers) is not seen here, so what it made must not be kept.
+    """
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+        self.compiles_elsewhere = False
+
+    def note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        """An audit hook: it must never raise."""
+        if event == "open" and isinstance(arguments[0], str):
+            self.paths.add(arguments[0])
+        elif event == "subprocess.Popen":
+            command = arguments[1] if isinstance(arguments[1], (list, tuple)) else [arguments[1]]
+            texts = [str(part) for part in command]
+            self.paths.update(texts)
+            self.compiles_elsewhere |= any(Path(text).name.startswith(COMPILERS) for text in texts)
+
+    def sources(self, roots: list[Path], out: Path) -> dict[str, str]:
+        """The sha256 of every such file below the import roots."""
+        found = {}
+        for text in sorted(self.paths):
+            path = Path(text).absolute()
+            mine = any(path.is_relative_to(root.absolute()) for root in roots) and path.suffix != ".pyc"
+            if mine and not path.is_relative_to(out.absolute()) and path.is_file():
+                found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+        return found
 
 
 def _items(value: Any) -> Iterator[Any]:

@@ -47,14 +47,14 @@ class UnexecutedLines(BaseCheck):
                 context.evidence, self.tier, what, arm_need(Arm.CANDIDATE), "coverage", "subject"
             )
             return [finding_of(self, subject, ruling)]
-        evidence = (records[-1].id, committed[-1].id)
+        evidence = (*(record.id for record in records), committed[-1].id)
         wanted = sorted(p for p in committed[-1].files if p.endswith(".py") and matching_glob(p, globs))
         findings = [
             self._unmatched(glob) for glob in globs if not any(matching_glob(p, [glob]) for p in wanted)
         ]
         if not wanted:
             return findings
-        measured = {f.path: f for f in records[-1].files}
+        measured = merge_files(f for record in records for f in record.files)
         never = [p for p in wanted if p not in measured or not _ran(measured[p])]
         present = [measured[p] for p in wanted if p in measured]
         ruling = decide_lines(present, context.policy.min_executed_line_share)
@@ -80,6 +80,20 @@ class UnexecutedLines(BaseCheck):
             f'The glob "{glob}" under [coverage] cpu matches no Python file of the head commit.',
             advice="Correct the glob or remove it.",
         )
+
+
+def merge_files(files: Iterable[CoverageFile]) -> dict[str, CoverageFile]:
+    """Each file once, with the lines that ran in any of the candidate's processes."""
+    merged: dict[str, CoverageFile] = {}
+    for file in files:
+        known = merged.get(file.path, file)
+        suites = known.executed_lines.keys() | file.executed_lines.keys()
+        lines = {
+            suite: tuple(sorted({*known.executed_lines.get(suite, ()), *file.executed_lines.get(suite, ())}))
+            for suite in sorted(suites)
+        }
+        merged[file.path] = known.model_copy(update={"executed_lines": lines})
+    return merged
 
 
 def decide_lines(files: Sequence[CoverageFile], min_share: float) -> Ruling:

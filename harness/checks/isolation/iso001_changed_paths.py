@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.checks.isolation.touched import describe_owners, describe_size
 from harness.model.change import EMPTY_TREE, ChangedFile
 from harness.model.check import BaseCheck, CheckContext
-from harness.model.evidence import ChangedFilesEvidence
+from harness.model.evidence import ChangedFilesEvidence, OwnersEvidence
 from harness.model.finding import Finding, Location
 from harness.model.manifest import Hook
 from harness.model.paths import ClassifiedPath, PathClass, PathRules, link_destination
@@ -19,6 +20,7 @@ SUBMODULE_MODE = "160000"
 _MAX_FINDINGS_A_RULE = 25
 """Files with a finding of their own; further ones of the same rule share one that lists them."""
 MANIFEST = "fasttrack.toml"
+_UNCOUNTED = (PathClass.TEST, PathClass.DOCS)
 _WHY = {
     PathClass.PROTECTED: "is protected by",
     PathClass.SHARED: "is shared:",
@@ -103,6 +105,18 @@ class _Judge:
         yield from found
         if all(finding.outcome is Outcome.PASS for finding in found):
             yield self._summary()
+        yield self._touched()
+
+    def _touched(self) -> Finding:
+        """Information for the reader: size and owners."""
+        code = {edit.path for edit in self.edits if edit.classified.path_class not in _UNCOUNTED}
+        files = [file for file in self.record.files if file.path in code]
+        records = self.context.evidence.of(OwnersEvidence)
+        owners, details = describe_owners(
+            sorted({edit.path for edit in self.edits}), records[-1] if records else None
+        )
+        message = f"{describe_size(files)}, tests and documents not counted. {owners}"
+        return self._finding(Outcome.NOT_APPLICABLE, "size and owners", message, details=details)
 
     def _manifest_findings(self) -> Iterator[Finding]:
         for glob in self.rules.section.owned:
@@ -164,8 +178,8 @@ class _Judge:
                     Outcome.PASS,
                     edit.path,
                     f"The hook in {edit.path} adds {edit.file.added_lines} of at most {hook.max_added_lines}"
-                    f" lines. Declared reason: {hook.why}. Whether the lines are guarded by the switch is not"
-                    " judged here.",
+                    f" lines. Declared reason: {hook.why}. ISO003 says whether the switch guards"
+                    " them.",
                     location=location,
                 )
 
@@ -185,6 +199,14 @@ class _Judge:
                 )
             elif file.new_mode == LINK_MODE:
                 yield self._link_finding(file, location)
+            elif file.is_lfs_pointer:
+                yield self._finding(
+                    Outcome.INCONCLUSIVE,
+                    file.path,
+                    f"{file.path} is a Git LFS pointer: what it stands for is not in the repository.",
+                    advice="Commit the content itself, or leave the file out of the change.",
+                    location=location,
+                )
             elif file.is_binary and edit.classified.path_class is PathClass.OWNED:
                 yield self._finding(
                     Outcome.INCONCLUSIVE,

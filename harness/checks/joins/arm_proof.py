@@ -31,10 +31,17 @@ def find_problems(context: CheckContext, arm: Arm, tier: Tier) -> tuple[Problem,
     if record is None:
         raise ValueError(f"no record of arm {arm}")
     return (
-        *_server_problems(record),
-        *_switch_problems(record, manifest),
-        *_tracer_problems(record, manifest),
+        *find_process_problems(context, record),
         *_ledger_problems(evidence, manifest, arm, tier),
+    )
+
+
+def find_process_problems(context: CheckContext, record: ArmEvidence) -> tuple[Problem, ...]:
+    """Problems of the process alone: how it ended, its switch, its tracer, what it imported."""
+    return (
+        *_server_problems(record),
+        *_switch_problems(record, context.manifest),
+        *_tracer_problems(record, context.manifest),
         *_import_problems(context, record),
     )
 

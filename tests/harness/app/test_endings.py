@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import _thread
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.app import cpu_tier
+from harness.app import cpu_tier, probes
 from harness.app.arm_session import ArmPlan
 from harness.app.cpu_tier import CpuRun, collect_cpu_tier
+from harness.app.probes import ProbeRun
 from harness.app.recorder import Progress, Recorder
 from harness.app.validate import RUN_FOLDER, remove_abandoned_folders
 from harness.config import load_manifest
+from harness.engine.probe.process import ProbeProcess
+from harness.model.change import Change
 from harness.model.completion import Completer
 from harness.model.errors import EngineError
 from harness.model.evidence import AnyEvidence, GapEvidence
 from harness.model.manifest import Manifest
+from harness.model.probe import ProbePlan
 from harness.model.words import Arm
 from tests.harness.app.conftest import ROOT
+
+CHANGE = Change(base="a" * 40, merge_base="a" * 40, head="b" * 40, head_subject="made")
 
 
 class Sink:
@@ -102,9 +111,12 @@ def collection(
     run = CpuRun(
         manifest=manifest,
         recorder=recorder,
+        change=CHANGE,
         import_path=tmp_path,
+        base_path=tmp_path,
         workdir=tmp_path,
         open_session=open_slow,
+        collect_probes=lambda _: None,
     )
     return run, sessions
 
@@ -118,6 +130,58 @@ def test_an_interrupt_while_engines_start_ends_all_of_them_before_the_run_return
     assert all(s.killed.is_set() and s.is_closed for s in sessions)
     assert len(run.recorder.records) == kept
     assert [r.reason for r in run.recorder.evidence.of(GapEvidence)] == ["interrupted by the user"]
+
+
+WAITS = """
+import os, pathlib, sys, time
+pathlib.Path(sys.argv[1]).with_name("pid").write_text(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+def test_an_interrupt_during_the_scripted_runs_ends_all_of_them_and_begins_no_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, sessions = collection(tmp_path, manifest_with_builder("-c", "pass"))
+    make = probes.new_process
+
+    def waiting(probe_run: ProbeRun, name: str, plan: ProbePlan) -> ProbeProcess:
+        return ProbeProcess(make(probe_run, name, plan).spec, plan, program=(sys.executable, "-c", WAITS))
+
+    monkeypatch.setattr(probes, "new_process", waiting)
+    pids = [tmp_path / "probes" / name / "pid" for name in ("candidate", "twin", "base")]
+
+    def interrupt() -> None:
+        while not all(pid.exists() and pid.read_text() for pid in pids):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        collect_cpu_tier(replace(run, collect_probes=probes.collect_probes))
+    assert sessions == []
+    assert not any(Path("/proc", pid.read_text()).exists() for pid in pids)
+    assert [r.reason for r in run.recorder.evidence.of(GapEvidence)] == ["interrupted by the user"]
+
+
+def test_each_scripted_run_that_fails_is_a_gap_of_its_own_with_its_first_exception(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = collection(tmp_path, manifest_with_builder("-c", "pass"))
+    make = probes.new_process
+
+    def failing(probe_run: ProbeRun, name: str, plan: ProbePlan) -> ProbeProcess:
+        spec = make(probe_run, name, plan).spec
+        return ProbeProcess(
+            spec, plan, program=(sys.executable, "-c", f"raise ValueError('no {name} today')")
+        )
+
+    monkeypatch.setattr(probes, "new_process", failing)
+    probes.collect_probes(cpu_tier.probe_run(run, tmp_path))
+    gaps = {gap.what: gap for gap in run.recorder.evidence.of(GapEvidence)}
+    assert set(gaps) == {"probe of candidate", "probe of twin", "default off of base"}
+    assert "ValueError: no twin today" in gaps["probe of twin"].reason
+    assert all(gap.broke for gap in gaps.values())
 
 
 def test_an_engine_that_is_gone_between_two_suites_is_a_gap_and_not_a_crash(tmp_path: Path) -> None:

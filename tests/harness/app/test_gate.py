@@ -11,7 +11,7 @@ from bundles.writer import EvidenceStore, seal
 from harness.app.bundles import gate
 from harness.app.judging import decide, render_report
 from harness.app.validate import validate
-from harness.model.evidence import ChangedFilesEvidence
+from harness.model.evidence import ChangedFilesEvidence, ImportsEvidence
 from harness.model.words import ExitCode, Outcome, Tier
 from harness.options import ChangeOptions, GateOptions, OutputOptions, ValidateOptions
 from tests.harness.app.conftest import copy_subject, git
@@ -144,3 +144,29 @@ def test_what_the_policy_protects_no_manifest_can_own(repo: Path, tmp_path: Path
     commit(repo, "calls the judge a document")
     bundle = make_bundle(repo, tmp_path / "b", policy=policy)
     assert decide_at_gate(repo, bundle, policy=policy)[0] is ExitCode.REJECT
+
+
+def test_what_a_bundle_says_of_imports_is_read_again_at_the_gate(repo: Path, tmp_path: Path) -> None:
+    (repo / "reports").mkdir()
+    (repo / "reports/uses.py").write_text("from specialized_path.runtime import plan\n")
+    commit(repo, "another part imports the path")
+    policy = tmp_path / "policy.toml"
+    policy.write_text(STATIC_POLICY.replace('["ISO001"]', '["ISO004"]'))
+    honest = read_bundle(make_bundle(repo, tmp_path / "b", policy=policy))
+    store = EvidenceStore(tmp_path / "forged")
+    records = []
+    for record in honest.records:
+        if isinstance(record, ImportsEvidence):
+            record = record.model_copy(update={"inward": (), "outward": ()})
+        store.add(record)
+        records.append(record)
+    judgement = decide(honest.manifest_text, honest.policy_text, honest.change, records)
+    assert judgement.exit_code is ExitCode.ADMIT
+    seal(
+        store.folder,
+        manifest_text=honest.manifest_text,
+        policy_text=honest.policy_text,
+        judgement=judgement,
+        render_report=render_report,
+    )
+    assert decide_at_gate(repo, store.folder, policy=policy)[0] is ExitCode.REJECT

@@ -15,6 +15,8 @@ import pytest
 from bundles.reader import read_bundle
 from harness.app.cpu_tier import CpuRun, CpuSizes, collect_cpu_tier
 from harness.app.validate import validate
+from harness.checks.correctness.kernel_rules import kernel_rule_checks
+from harness.checks.correctness.pdl005_wait_clobbers_memory import WaitClobbersMemory
 from harness.model.evidence import ArmEvidence, LedgerEvidence, SuiteEvidence
 from harness.model.judgement import Judgement
 from harness.model.words import Arm, ExitCode, Outcome, Verdict
@@ -119,6 +121,8 @@ def test_the_clean_path_passes_all_that_a_cpu_can_show_and_stays_undecided_for_t
     # Timing on a busy machine may decide nothing; it must never fail here.
     timing = outcomes.pop("PERF001")
     speed_up = outcomes.pop("PERF002")
+    kernels = {check.id for check in (*kernel_rule_checks(), WaitClobbersMemory())}
+    assert {outcomes.pop(check) for check in kernels} == {Outcome.NOT_APPLICABLE}
     assert {name for name, outcome in outcomes.items() if outcome is not Outcome.PASS} == set()
     assert timing in (Outcome.PASS, Outcome.INCONCLUSIVE)
     assert speed_up is Outcome.NOT_RUN

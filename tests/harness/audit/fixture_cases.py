@@ -8,8 +8,11 @@ from pathlib import Path
 
 from harness.audit.audit import audit_kernels
 from harness.audit.decide import AuditResult, Decision
+from harness.audit.findings import kernel_findings
+from harness.audit.modules import Module, Text, audit_module
 from harness.audit.ptx import read_ptx
 from harness.audit.roles import AuditOptions, parse_options
+from harness.model.finding import Finding
 
 FOLDER = Path(__file__).parent / "fixtures" / "ptx"
 
@@ -32,7 +35,8 @@ def read_case(path: Path) -> Case:
     text = path.read_text()
     head = dict(re.findall(r"^// (\w+): (.*)$", text, re.MULTILINE))
     faults = () if head["expect"] == "clean" else (e.split("=")[0] for e in head["expect"].split())
-    options = {"roles": _pairs(head.get("roles", "")), **_pairs(head.get("options", ""))}
+    facts = {k: int(v) if v.isdigit() else v for k, v in _pairs(head.get("options", "")).items()}
+    options = {"roles": _pairs(head.get("roles", "")), **facts}
     return Case(path.stem, text, parse_options(options), frozenset(faults))
 
 
@@ -55,3 +59,11 @@ def decisions(results: list[AuditResult]) -> dict[str, list[str]]:
     for result in results:
         found.setdefault(result.rule, []).append(result.decision.value)
     return {rule: sorted(values) for rule, values in found.items()}
+
+
+def findings_on(text: str, options: AuditOptions | None = None) -> list[Finding]:
+    """All findings on a PTX text, as a command shows them."""
+    module = Module(
+        name="made", ptx=(Text(name="made.ptx", content=text.encode()),), options=options or AuditOptions()
+    )
+    return [f for k in audit_module(module).kernels for f in kernel_findings(k, "audit:made")]

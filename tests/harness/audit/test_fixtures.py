@@ -10,8 +10,16 @@ from pathlib import Path
 import pytest
 
 from harness.audit.decide import Decision
-from harness.audit.findings import finding_of
-from tests.harness.audit.fixture_cases import CASES, CLEAN, FAULTY, FOLDER, Case, audit_text, rules_with
+from tests.harness.audit.fixture_cases import (
+    CASES,
+    CLEAN,
+    FAULTY,
+    FOLDER,
+    Case,
+    audit_text,
+    findings_on,
+    rules_with,
+)
 
 
 @pytest.mark.parametrize("case", FAULTY, ids=lambda c: c.name)
@@ -43,7 +51,7 @@ def test_each_fault_has_its_twin() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_every_result_makes_a_finding(case: Case) -> None:
     results = audit_text(case.text, case.options)
-    assert len([finding_of(r, "audit:made") for r in results]) == len(results)
+    assert len(findings_on(case.text, case.options)) == len(results)
 
 
 def _ptxas() -> str | None:

@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.audit.bounds import Bounds
 from harness.audit.cfg import Graph
-from harness.audit.integers import compute, intersect, satisfying, to_signed, to_unsigned
+from harness.audit.integers import (
+    combine_intervals,
+    compute,
+    intersect,
+    satisfying,
+    shifted,
+    to_signed,
+    to_unsigned,
+)
 from harness.audit.model import Model
 from harness.audit.program import Op
 from harness.audit.ptx import read_ptx
@@ -163,3 +172,33 @@ def test_division_truncates_towards_zero_as_the_machine_does(a: int, b: int, bit
             int(abs(left) // abs(right)) * (1 if (left < 0) == (right < 0) else -1), bits
         )
         assert rest is not None and to_unsigned(quotient * right + rest, bits) == to_unsigned(left, bits)
+
+
+@given(st.integers(-100, 100), st.integers(0, 50), st.integers(-60, 60), st.booleans())
+def test_a_moved_range_holds_every_moved_value(low: int, size: int, delta: int, mirrored: bool) -> None:
+    ranges = satisfying(Op.GE, to_unsigned(low, 32), 32, True)
+    ranges = intersect(ranges, satisfying(Op.LE, to_unsigned(low + size, 32), 32, True))
+    moved = shifted(ranges, delta, mirrored=mirrored, bits=32)
+    values = [delta - v if mirrored else v + delta for v in range(low, low + size + 1)]
+    assert all(intersect(moved, ((to_unsigned(v, 64),) * 2,)) for v in values)
+
+
+@given(
+    st.sampled_from([Op.ADD, Op.SUB, Op.MUL, Op.AND, Op.OR, Op.SHR, Op.REM, Op.MUL_HIGH, Op.SHL]),
+    st.tuples(st.integers(0, 300), st.integers(0, 40)),
+    st.tuples(st.integers(0, 20), st.integers(0, 8)),
+)
+def test_an_interval_of_a_result_holds_the_result(op: Op, a: tuple[int, int], b: tuple[int, int]) -> None:
+    found = combine_intervals(op, [(a[0], a[0] + a[1]), (b[0], b[0] + b[1])], 32)
+    for x in (a[0], a[0] + a[1] // 2, a[0] + a[1]):
+        for y in (b[0], b[0] + b[1]):
+            result = compute(op, 32, False, (x, y))
+            if found is not None and result is not None and found[0] >= 0 and x - y >= 0:
+                assert found[0] <= result <= found[1]
+
+
+def test_a_stage_index_that_starts_again_stays_within_its_ring() -> None:
+    turn = ("add.s32 %r1, %r1, 1;", "setp.eq.s32 %p2, %r1, 3;", "selp.b32 %r1, 0, %r1, %p2;")
+    model = model_of("mov.u32 %r1, 0;", "L:", *turn, "setp.lt.s32 %p1, %r5, %r4;", "@%p1 bra L;")
+    number = model.expressions.of_register(len(model.kernel.instructions) - 2, "%r1")
+    assert Bounds(model).of(number) == (0, 2)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.audit.decide import Decision
-from harness.audit.findings import finding_of
+from harness.audit.audit import audit_kernels
+from harness.audit.decide import AuditResult, Decision
 from harness.audit.ptx import read_ptx
 from harness.audit.roles import parse_options
-from tests.harness.audit.fixture_cases import CASES, CLEAN, Case, audit_text, decisions, rules_with
+from harness.audit.sass import read_sass
+from tests.harness.audit.fixture_cases import (
+    CASES,
+    CLEAN,
+    FOLDER,
+    Case,
+    audit_text,
+    decisions,
+    findings_on,
+    rules_with,
+)
 
 QUICK = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 cases = st.sampled_from(CASES)
@@ -38,7 +49,7 @@ def test_no_mutation_makes_the_audit_raise(case: Case, data: st.DataObject) -> N
         start = data.draw(st.integers(0, len(text)))
         end = min(len(text), start + data.draw(st.integers(0, 12)))
         text = text[:start] + data.draw(st.sampled_from(WORDS)) + text[end:]
-    assert all(finding_of(r, "audit:made") for r in audit_text(text, case.options))
+    assert findings_on(text, case.options) is not None
 
 
 @QUICK
@@ -131,3 +142,44 @@ def test_walking_straight_over_branches_that_decide_nothing_changes_no_decision(
     quick = decisions(audit_text(case.text, case.options))
     monkeypatch.setattr("harness.audit.walk.Walker._find_joins", lambda _: {})
     assert decisions(audit_text(case.text, case.options)) == quick
+
+
+LISTINGS = sorted((FOLDER.parent / "sass").glob("*/*.sass"))
+PIECES = (
+    "@P0 ",
+    "@!P3 ",
+    "BRA `(.L_x_1) ;",
+    "BRA 0x7f_0 ;",
+    "EXIT ;",
+    "[R2.64]",
+    "ACQBULK ;",
+    "SHF.R ;",
+    "RZ",
+    "~",
+    "",
+)
+
+
+def audit_listing(text: str) -> list[AuditResult]:
+    return audit_kernels(read_sass(text).kernels, parse_options({"launch": "pdl", "roles": {"0": "mailbox"}}))
+
+
+@QUICK
+@given(path=st.sampled_from(LISTINGS), data=st.data())
+def test_no_damage_to_machine_code_makes_the_audit_raise(path: Path, data: st.DataObject) -> None:
+    lines = path.read_text().split("\n")
+    start = next(i for i, line in enumerate(lines) if ".text." in line)
+    for _ in range(data.draw(st.integers(1, 5))):
+        place = data.draw(st.integers(start, len(lines) - 1))
+        column = data.draw(st.integers(0, len(lines[place])))
+        piece = data.draw(st.sampled_from(PIECES))
+        lines[place] = lines[place][:column] + piece + lines[place][column + data.draw(st.integers(0, 9)) :]
+    assert audit_listing("\n".join(lines)) is not None
+
+
+@QUICK
+@given(path=st.sampled_from(LISTINGS), data=st.data())
+def test_truncated_machine_code_never_passes(path: Path, data: st.DataObject) -> None:
+    text = path.read_text()
+    cut = data.draw(st.integers(text.index(".text."), text.rindex("/*") - 1))
+    assert Decision.PROVEN not in {r.decision for r in audit_listing(text[:cut])}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness.audit.decide import AuditResult, Decision
-from harness.audit.roles import Role, parse_assignment, parse_options
+from harness.audit.roles import parse_assignment, parse_options
 from harness.model.errors import ConfigurationError
+from harness.model.kernels import Role
 from tests.harness.audit.fixture_cases import audit_text
 
 HEAD = """.version 8.7
@@ -203,3 +204,98 @@ def test_a_choice_that_a_shared_condition_decides_is_followed() -> None:
     chosen = ("selp.b64 %rd4, %rd1, %rd2, %p1;", "ld.global.b32 %r1, [%rd4];", "@%p1 bra M;", WAIT, "M:")
     results = audit(*lead, *chosen, roles={"x": "activation", "y": "static"})
     assert decision(results, "PDL001") is Decision.PROVEN
+
+
+def test_settled_memory_may_be_written_early_and_the_result_names_what_that_takes() -> None:
+    found = result(audit(WRITE, WAIT, READ, roles={"y": "settled"}), "PDL004")
+    assert found.decision is Decision.PROVEN and "reads or writes y" in found.assumptions[0]
+
+
+def test_a_role_for_an_address_that_is_a_number_goes_by_the_number_or_for_all() -> None:
+    lines = ("mov.b64 %rd1, 0x7f2480000000;", READ, WAIT)
+    for key, wanted in (
+        ("@0x7f2480000000", Decision.PROVEN),
+        ("constants", Decision.PROVEN),
+        ("@0x7f2490000000", Decision.SHOWN),
+    ):
+        assert decision(audit(*lines, roles={key: "static"}), "PDL001") is wanted
+
+
+def test_a_number_is_no_base_beside_an_argument() -> None:
+    lines = ("add.s64 %rd1, %rd1, 0x100000;", READ, WAIT)
+    assert decision(audit(*lines, roles={"x": "static"}), "PDL001") is Decision.PROVEN
+
+
+def test_a_flag_in_shared_memory_may_order_and_is_undecided() -> None:
+    lead = ("mov.u32 %r2, %tid.x;", "setp.ne.s32 %p1, %r2, 0;", "@%p1 bra SPIN;", WAIT)
+    wait = ("st.volatile.shared.b32 [smem], 1;", "SPIN:", "ld.volatile.shared.b32 %r3, [smem];")
+    again = ("setp.eq.s32 %p2, %r3, 0;", "@%p2 bra SPIN;")
+    assert decision(audit(*lead, *wait, *again, READ), "PDL001") is Decision.UNDECIDED
+    assert decision(audit(*lead, *wait, READ), "PDL001") is Decision.SHOWN
+
+
+CTA = ("mov.u32 %r2, %ctaid.x;", "mov.u32 %r3, %nctaid.x;")
+
+
+def test_a_grid_that_makes_a_role_test_always_true_leaves_no_way_around_it() -> None:
+    lines = (*CTA, "shr.u32 %r4, %r2, 3;", "setp.ge.u32 %p1, %r4, 2;", "@%p1 bra L;", WAIT, "L:", READ)
+    assert decision(audit(*lines, grid=16), "PDL001") is Decision.PROVEN
+    assert decision(audit(*lines, grid=17), "PDL001") is Decision.SHOWN
+    assert decision(audit(*lines), "PDL001") is Decision.SHOWN
+
+
+def test_the_last_cta_of_a_known_grid_can_hold_its_completion() -> None:
+    last = (*CTA, "add.s32 %r3, %r3, -1;", "setp.ne.s32 %p1, %r2, %r3;", "@%p1 ret;", WAIT, READ)
+    assert decision(audit(*last, grid=[4, 1, 1]), "PDL003") is Decision.PROVEN
+    assert decision(audit(*last), "PDL003") is Decision.UNDECIDED
+
+
+def test_a_kernel_without_any_wait_ends_without_it_whatever_its_ctas_do() -> None:
+    lines = (*CTA, "setp.eq.s32 %p1, %r2, 0;", "@%p1 ret;", READ)
+    assert decision(audit(*lines, launch="pdl"), "PDL003") is Decision.SHOWN
+
+
+def test_a_first_cta_that_may_end_early_for_its_data_holds_nothing() -> None:
+    lines = (*CTA, "setp.ne.s32 %p1, %r2, 0;", "@%p1 ret;", "setp.eq.s32 %p2, %r9, 0;", "@%p2 ret;", WAIT)
+    assert decision(audit(*lines, READ), "PDL003") is Decision.SHOWN
+
+
+def test_a_write_that_may_reach_a_static_argument_or_another_is_undecided() -> None:
+    lines = (
+        WAIT,
+        "setp.gt.s32 %p1, %r9, 3;",
+        "selp.b64 %rd4, %rd1, %rd2, %p1;",
+        "st.global.b32 [%rd4], %r9;",
+    )
+    assert decision(audit(*lines, roles={"x": "static"}), "PDL004") is Decision.UNDECIDED
+    assert decision(audit(*lines, roles={"x": "static", "y": "static"}), "PDL004") is Decision.SHOWN
+
+
+@pytest.mark.parametrize("grid", ["big", [0], [1, 1, 1, 1], -3])
+def test_a_grid_of_another_form_is_refused(grid: object) -> None:
+    with pytest.raises(ConfigurationError):
+        parse_options({"grid": grid})
+
+
+POLL = ("L:", "ld.volatile.global.b32 %r1, [%rd1];", "setp.eq.s32 %p1, %r1, 0;")
+
+
+def test_an_untested_read_behind_a_relaxed_poll_is_undecided_and_behind_an_acquiring_one_is_not() -> None:
+    use = (WAIT, "ld.global.b32 %r3, [%rd1+64];", "st.global.b32 [%rd2], %r3;")
+    for order, wanted in (("relaxed", Decision.UNDECIDED), ("acquire", Decision.PROVEN)):
+        poll = [line.replace("volatile", f"{order}.gpu") for line in POLL]
+        found = audit(*poll, "@%p1 bra L;", *use, roles={"x": "mailbox:rearmed"})
+        assert decision(found, "SYN001") is wanted
+
+
+def test_a_poll_that_ends_by_data_or_by_a_count_alike_tested_nothing() -> None:
+    count = ("add.s32 %r4, %r4, 1;", "setp.lt.s32 %p2, %r4, 1000;", "and.pred %p3, %p1, %p2;")
+    use = (WAIT, "st.global.b32 [%rd2], %r1;")
+    found = audit("mov.b32 %r4, 0;", *POLL, *count, "@%p3 bra L;", *use, roles={"x": "mailbox:rearmed"})
+    assert decision(found, "SYN001") is Decision.UNDECIDED
+
+
+def test_what_is_read_and_never_used_needs_no_test() -> None:
+    assert decision(audit("ld.volatile.global.b32 %r1, [%rd1];", WAIT, roles={"x": "mailbox"}), "SYN001") is (
+        Decision.PROVEN
+    )

@@ -10,13 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.audit.audit import audit_kernels
+from harness.audit.cfg import Graph
 from harness.audit.decide import AuditResult, Decision
 from harness.audit.program import Effect, Kernel, Kind, Op, Order, Scope, Space
 from harness.audit.ptx import read_ptx
 from harness.audit.resources import measure_resources
-from harness.audit.roles import AuditOptions, Launch, parse_options
+from harness.audit.roles import AuditOptions, parse_options
 from harness.audit.sass import read_sass
 from harness.audit.sass.listing import parse_listing
+from harness.audit.values import Values
+from harness.model.kernels import Launch
 from tests.harness.audit.fixture_cases import CASES, Case, rules_with
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -29,7 +32,6 @@ ASSEMBLED = {
     "texture_clean": frozenset({"PDL001"}),
     "mailbox_one_word_tested_fault": frozenset(),
     "mailbox_tagged_vector_fault": frozenset(),
-    "trigger_in_last_round_clean": frozenset({"PDL002"}),
 }
 """Where the machine code differs: unused early loads are dropped (inline_assembly, wait_at_the_end), a read-only
 load sinks below the wait, a texture read rises above it, one wide word cannot be told from a vector, and the
@@ -175,6 +177,27 @@ def test_a_branch_on_a_uniform_predicate_hangs_on_it() -> None:
     branch = made("BRA.U !UP0, `(.L_x_1)", "NOP", ".L_x_1:", "EXIT").instructions[0]
     assert branch.predicate is not None
     assert (branch.predicate.register, branch.predicate.negated) == ("UP0", True)
+
+
+def test_a_branch_under_two_predicates_is_taken_when_both_hold() -> None:
+    kernel = made("@P0 BRA !P1, `(.L_x_1)", "NOP", ".L_x_1:", "EXIT")
+    joined, branch = kernel.instructions[:2]
+    assert [a.op for a in joined.assigns][-2:] == [Op.AND, Op.MOVE]
+    assert branch.predicate is not None and branch.predicate.register == joined.defs[0]
+
+
+def test_code_that_is_never_reached_brings_no_value_to_the_main_path() -> None:
+    kernel = made(
+        "S2R R4, SR_TID.X", "BRA `(.L_x_1)", ".L_x_0:", "MOV R4, R9", "BRA `(.L_x_1)", ".L_x_1:",
+        "ISETP.GT.U32.AND P0, PT, R4, 0x7f, PT", "EXIT",
+    )  # fmt: skip
+    values = Values(Graph(kernel))
+    test = next(i for i in kernel.instructions if i.opcode.startswith("ISETP"))
+    assert values.node(values.use(test.index, "R4")).place == 0
+
+
+def test_a_uniform_copy_of_one_lane_after_the_other_is_always_made() -> None:
+    assert made("@P1 R2UR P0, UR4, R6", "EXIT").instructions[0].predicate is None
 
 
 def test_an_indirect_branch_goes_to_all_of_its_table() -> None:

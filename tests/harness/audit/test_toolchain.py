@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.audit.kernel_manifest import KernelsSection
+from harness.audit.kernel_manifest import declared_options
 from harness.audit.sass import read_sass
 from harness.audit.toolchain import disassembler
 from harness.audit.toolchain.cache import KernelCache
@@ -16,6 +16,7 @@ from harness.audit.toolchain.disassembler import ToolMissingError, collect_sass,
 from harness.audit.toolchain.dumps import collect_dumps
 from harness.audit.toolchain.elf import CubinError, parse_cubin
 from harness.audit.toolchain.occupancy import occupancy
+from harness.model.kernels import KernelsSection
 
 REAL = Path(__file__).parent / "fixtures" / "real"
 ENTRIES = """
@@ -36,6 +37,16 @@ def variants():
 def partly():
     yield "first", Compiled()
     raise ValueError("the second does not compile")
+
+def reads_a_file():
+    compiled = Compiled()
+    compiled.asm = {"ptx": pathlib.Path(__file__).with_name("kernel.txt").read_text()}
+    return compiled
+
+def calls_a_compiler():
+    import subprocess
+    subprocess.run([str(pathlib.Path(__file__).with_name("nvcc"))], check=True)
+    return Compiled()
 
 def raises():
     raise ValueError("no such tile")
@@ -131,6 +142,23 @@ def test_a_changed_source_is_compiled_again(root: Path, tmp_path: Path) -> None:
     assert (outcome.from_cache, outcome.modules[0].ptx) == (False, "// made anew")
 
 
+def test_a_changed_file_that_the_entry_point_reads_is_noticed(root: Path, tmp_path: Path) -> None:
+    cache = KernelCache(root=tmp_path / "cache")
+    (root / "kernel.txt").write_text("// first")
+    compile_one(root, "reads_a_file", cache=cache)
+    assert compile_one(root, "reads_a_file", cache=cache).from_cache
+    (root / "kernel.txt").write_text("// second")
+    assert compile_one(root, "reads_a_file", cache=cache).modules[0].ptx == "// second"
+
+
+def test_what_a_compiler_made_of_sources_that_nobody_saw_is_not_kept(root: Path, tmp_path: Path) -> None:
+    (root / "nvcc").write_text("#!/bin/sh\n")
+    (root / "nvcc").chmod(0o755)
+    cache = KernelCache(root=tmp_path / "cache")
+    assert compile_one(root, "calls_a_compiler", cache=cache).failure is None
+    assert not compile_one(root, "calls_a_compiler", cache=cache).from_cache
+
+
 def test_a_failure_is_never_taken_from_the_cache(root: Path, tmp_path: Path) -> None:
     cache = KernelCache(root=tmp_path / "cache")
     assert [compile_one(root, "partly", cache=cache).from_cache for _ in range(2)] == [False, False]
@@ -218,12 +246,12 @@ def test_a_manifest_gives_each_variant_the_facts_of_all_entries_that_match() -> 
             ]
         }
     )
-    options = section.options_of("m:f", "sm_103a", "batch=1 tp=8")
+    options = declared_options(section, "m:f", "sm_103a", "batch=1 tp=8")
     assert options is not None
     found = options.for_kernel("any")
     assert (found.launch, found.roles["0"].role, found.roles["0"].is_system_wide) == ("pdl", "mailbox", True)
 
 
 def test_a_manifest_with_an_unknown_role_does_not_parse() -> None:
-    with pytest.raises(ValueError, match="expected one of"):
+    with pytest.raises(ValueError, match="mailbox:sys:rearmed"):
         KernelsSection.model_validate({"entries": [{"entry": "m:f", "roles": {"0": "ready"}}]})

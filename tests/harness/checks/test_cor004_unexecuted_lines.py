@@ -48,6 +48,17 @@ def test_too_small_a_share_fails() -> None:
     assert finding.outcome is Outcome.FAIL and finding.measurements[0].estimate == 0.5
 
 
+def test_lines_that_ran_in_either_of_the_candidates_processes_count() -> None:
+    records = list(clean_evidence())
+    (record,) = [r for r in records if isinstance(r, CoverageEvidence)]
+    missed = record.files[0].model_copy(update={"executed_lines": {"verify": (9, 10)}})
+    other = record.model_copy(update={"files": (missed,)})
+    (finding,) = findings_of([*records, other])
+    assert finding.outcome is Outcome.PASS
+    assert not any("plan.py" in line for line in finding.details)
+    assert {record.id, other.id} <= set(finding.evidence)
+
+
 def test_a_file_that_was_never_imported_fails_by_name_though_the_others_are_covered() -> None:
     findings = with_files(lambda files: files[:1])
     assert "subject/executor.py" in [f.subject for f in findings if f.outcome is Outcome.FAIL]

@@ -11,7 +11,7 @@ from harness.checks.isolation.iso001_changed_paths import ChangedPaths
 from harness.config import load_manifest, load_policy
 from harness.model.change import EMPTY_TREE, Change, ChangedFile
 from harness.model.check import CheckContext
-from harness.model.evidence import AnyEvidence, ChangedFilesEvidence, evidence_set
+from harness.model.evidence import AnyEvidence, ChangedFilesEvidence, OwnersEvidence, evidence_set
 from harness.model.finding import Finding
 from harness.model.judgement import worst
 from harness.model.manifest import Manifest
@@ -80,6 +80,17 @@ def run(
     return findings_of([record], merge_base, manifest, policy)
 
 
+def run_all(records: Sequence[AnyEvidence]) -> Sequence[Finding]:
+    change = Change(base="b" * 40, merge_base="b" * 40, head="c" * 40, head_subject="x")
+    context = CheckContext(
+        change=change,
+        manifest=load_manifest(MANIFEST),
+        policy=load_policy(POLICY),
+        evidence=evidence_set(records),
+    )
+    return ChangedPaths().run(context)
+
+
 def findings_of(
     records: Sequence[AnyEvidence],
     merge_base: str = "b" * 40,
@@ -89,7 +100,7 @@ def findings_of(
     change = Change(
         base=merge_base, merge_base=merge_base, head="c" * 40, head_subject="x", limited_to=("own/**",)
     )
-    return ChangedPaths().run(
+    findings = ChangedPaths().run(
         CheckContext(
             change=change,
             manifest=manifest or load_manifest(MANIFEST),
@@ -97,6 +108,7 @@ def findings_of(
             evidence=evidence_set(records),
         )
     )
+    return [finding for finding in findings if finding.subject != "size and owners"]
 
 
 def outcome(findings: Sequence[Finding]) -> Outcome:
@@ -153,11 +165,11 @@ def test_a_mode_change_alone_counts_as_an_edit() -> None:
     assert "own/run.sh becomes executable" in finding.details
 
 
-def test_a_hook_within_its_budget_passes_and_is_listed_as_not_judged_for_its_guard() -> None:
+def test_a_hook_within_its_budget_passes_and_leaves_its_guard_to_iso003() -> None:
     hook, summary = run(changed("own/a.py"), changed("shared/registry.py", added_lines=3, deleted_lines=1))
     assert (hook.outcome, summary.outcome) == (Outcome.PASS, Outcome.PASS)
     assert "3 of at most 3" in hook.message
-    assert "guarded" in hook.message
+    assert "ISO003" in hook.message
     assert "1 hook" in summary.message
 
 
@@ -269,3 +281,24 @@ def test_every_decision_rests_on_the_diff() -> None:
     )
     (finding,) = findings_of([record])
     assert finding.evidence == (record.id,)
+
+
+def test_a_git_lfs_pointer_is_inconclusive() -> None:
+    assert outcome(run(changed("own/w.bin", is_lfs_pointer=True))) is Outcome.INCONCLUSIVE
+
+
+def test_size_and_owners_are_told_and_decide_nothing() -> None:
+    files = [changed("own/a.py", added_lines=40), changed("tests/own/t.py", added_lines=900)]
+    record = ChangedFilesEvidence(
+        tier=Tier.STATIC, recorded_at="2026-11-01T00:00:00Z", files=tuple(files), num_not_judged=0
+    )
+    owners = OwnersEvidence(
+        tier=Tier.STATIC,
+        recorded_at="2026-11-01T00:00:00Z",
+        path=".github/CODEOWNERS",
+        text="* @all\n/own/ @whales\n",
+    )
+    told = run_all([record, owners])[-1]
+    assert told.outcome is Outcome.NOT_APPLICABLE
+    assert "Size M: 40 lines added, 0 deleted in 1 files" in told.message
+    assert "@all, @whales" in told.message

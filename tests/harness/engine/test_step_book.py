@@ -28,6 +28,7 @@ def step(
     resumed: set[str] | None = None,
     finished: set[str] | None = None,
     tokens: dict[str, int],
+    drafts: dict[str, list[int]] | None = None,
 ) -> Any:
     """`go_on` maps a cached request to its computed and output tokens."""
     go_on = go_on or {}
@@ -40,6 +41,7 @@ def step(
             resumed_req_ids=resumed or set(),
         ),
         num_scheduled_tokens=tokens,
+        scheduled_spec_decode_tokens=drafts or {},
         finished_req_ids=finished or set(),
     )
 
@@ -64,6 +66,14 @@ def test_a_verify_step_has_no_prefill_tokens() -> None:
     book = StepBook()
     book.schedule(step(add=[new("a", 5)], tokens={"a": 5}))
     assert prefills(book, step(go_on={"a": (5, 1)}, tokens={"a": 4})) == {"a": 0}
+
+
+def test_each_request_is_told_with_what_it_starts_from_and_its_drafts() -> None:
+    book = StepBook()
+    book.schedule(step(add=[new("a", 5), new("b", 3)], tokens={"a": 5, "b": 3}))
+    later = step(go_on={"a": (5, 1), "b": (3, 1)}, tokens={"a": 3, "b": 1}, drafts={"a": [7, 8]})
+    found = [(r.num_computed_tokens, r.num_draft_tokens) for r in book.schedule(later)]
+    assert found == [(5, 2), (3, 0)]
 
 
 def test_a_cached_prefix_is_not_computed_again() -> None:

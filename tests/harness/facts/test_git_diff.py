@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from harness.facts.git import Repository
 from harness.facts.git_diff import parse_diff
 from harness.facts.path_text import escape_path, unescape_path
+from harness.facts.python_source.hunks import parse_spans
 from harness.model.change import ChangedFile
 from harness.model.errors import EvidenceError
 
@@ -106,6 +107,38 @@ def test_a_binary_file_has_no_line_counts(scratch: ScratchRepository) -> None:
     scratch.branch()
     scratch.commit({"k.so": b"\x7fELF\0\0"})
     assert (changed(scratch)["k.so"].is_binary, changed(scratch)["k.so"].added_lines) == (True, None)
+
+
+def test_a_git_lfs_pointer_is_told_from_a_text_that_speaks_of_one(scratch: ScratchRepository) -> None:
+    scratch.branch()
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "a" * 64 + "\nsize 12345\n"
+    scratch.commit({"weights.bin": pointer, "notes.md": f"A pointer reads:\n{pointer}", "empty": ""})
+    assert {p: f.is_lfs_pointer for p, f in changed(scratch).items()} == {
+        "weights.bin": True,
+        "notes.md": False,
+        "empty": False,
+    }
+
+
+def test_an_octopus_merge_is_judged_against_the_merge_base(scratch: ScratchRepository) -> None:
+    for name in ("one", "two"):
+        scratch.git("switch", "--quiet", "--create", name, "main")
+        scratch.commit({f"{name}.py": "x\n"})
+    scratch.git("switch", "--quiet", "--create", "feature", "main")
+    scratch.commit({"mine.py": "x\n"})
+    scratch.git("merge", "--quiet", "--no-edit", "one", "two")
+    assert set(changed(scratch)) == {"mine.py", "one.py", "two.py"}
+
+
+def test_a_patch_of_one_file_has_its_hunks_whatever_attributes_say(scratch: ScratchRepository) -> None:
+    scratch.commit({"a.py": "1\n2\n3\n", ".gitattributes": "*.py -diff\n"})
+    scratch.branch()
+    head = scratch.commit({"a.py": "1\ntwo\n3\n4\n"})
+    patch = Repository(scratch.folder).patch(scratch.git("rev-parse", "main"), head, "a.py")
+    assert [(s.base_line, s.num_base, s.head_line, s.num_head) for s in parse_spans(patch)] == [
+        (2, 1, 2, 1),
+        (3, 0, 4, 1),
+    ]
 
 
 @pytest.mark.parametrize("where", [".gitattributes", ".git/info/attributes"])

@@ -1,0 +1,127 @@
+"""What the scripted runs do: which engines, with which scenarios, in which process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from eval_suites.edges import PREFILL_BUDGET, plain_scenarios, verify_scenarios
+from eval_suites.prompts import select_prompts
+from harness.engine.bystander import BYSTANDER_ARGS
+from harness.model.manifest import Manifest
+from harness.model.probe import ProbeEngine, ProbeEvent, ProbePlan, ProbeRequest, Scenario
+
+SEED = 20_261
+"""Seed of the scenarios' prompts."""
+_COMMON = ("--seed", "0", "--enforce-eager")
+
+
+def plan_probes(
+    manifest: Manifest, *, model_dir: Path, bystander_dir: Path, base_has_model: bool
+) -> dict[str, ProbePlan]:
+    """What each process does, by its name.
+
+    The candidate and its twin run the same script. The base serves what the twin serves before that: another model and,
+    where the base has it, the subject's.
+    """
+    switch = json.dumps({manifest.switch.key: manifest.switch.on})
+    engines = edge_engines(manifest, ("--additional-config", switch), watches_buffers=True)
+    twins = edge_engines(manifest, (), watches_buffers=False)
+    off = [_bystander_engine()]
+    if base_has_model:
+        off.append(_off_engine(manifest))
+
+    def plan(found: Sequence[ProbeEngine]) -> ProbePlan:
+        return ProbePlan(engines=tuple(found), model_dir=str(model_dir), bystander_dir=str(bystander_dir))
+
+    beyond = _beyond_engine(manifest, ("--additional-config", switch))
+    return {"candidate": plan([*engines, beyond]), "twin": plan([*off, *twins]), "base": plan(off)}
+
+
+def has_model(manifest: Manifest, folder: Path) -> bool:
+    """Whether the files in a folder hold every module of the manifest's baseline code."""
+    modules = {target.partition(":")[0].replace(".", "/") for target in manifest.dispatch.baseline_code}
+    return all((folder / f"{m}.py").is_file() or (folder / m / "__init__.py").is_file() for m in modules)
+
+
+def edge_engines(manifest: Manifest, switch: Sequence[str], *, watches_buffers: bool) -> list[ProbeEngine]:
+    """The engines of the declared scope with their scenarios: without drafts, and with as many as it declares."""
+    scope, nano = manifest.scope, manifest.nano_model
+    plain = ProbeEngine(
+        name="plain",
+        args=_engine_args(manifest, switch, num_drafts=0),
+        scenarios=plain_scenarios(scope, max_model_len=nano.max_model_len, seed=SEED),
+        watches_buffers=watches_buffers,
+    )
+    scenarios = verify_scenarios(scope, seed=SEED + 10)
+    if not scenarios:
+        return [plain]
+    args = _engine_args(manifest, switch, num_drafts=scope.max_draft_tokens)
+    verify = ProbeEngine(name="verify", args=args, scenarios=scenarios, watches_buffers=watches_buffers)
+    return [plain, verify]
+
+
+def _beyond_engine(manifest: Manifest, switch: Sequence[str]) -> ProbeEngine:
+    """A deployment with one draft token more than declared: it is refused, or its steps fall back."""
+    scope = manifest.scope.model_copy(update={"max_draft_tokens": manifest.scope.max_draft_tokens + 1})
+    return ProbeEngine(
+        name="beyond",
+        args=_engine_args(manifest, switch, num_drafts=scope.max_draft_tokens),
+        scenarios=verify_scenarios(scope, seed=SEED + 10)[:1],
+        watches_state=False,
+        may_refuse=True,
+    )
+
+
+def _engine_args(manifest: Manifest, switch: Sequence[str], *, num_drafts: int) -> tuple[str, ...]:
+    """A batch of one more than the scope is served, from a cache small enough to be compared at every step."""
+    max_num_seqs = manifest.scope.max_batch + 1
+    nano = manifest.nano_model
+    blocks = max_num_seqs * (6 + 5 * num_drafts) + 24
+    speculation = {
+        "method": "ngram",
+        "num_speculative_tokens": num_drafts,
+        "prompt_lookup_min": 1,
+        "prompt_lookup_max": 3,
+    }
+    args = {
+        "--model": "{model}",
+        "--max-model-len": str(nano.max_model_len),
+        "--max-num-seqs": str(max_num_seqs),
+        "--max-num-batched-tokens": str(PREFILL_BUDGET),
+        "--num-gpu-blocks-override": str(blocks),
+    }
+    drafting = ("--no-enable-prefix-caching", "--speculative-config", json.dumps(speculation))
+    pairs = tuple(word for pair in args.items() for word in pair)
+    return (*_COMMON, *pairs, *switch, *nano.engine_args, *(drafting if num_drafts else ()))
+
+
+def _off_scenario(seed: int) -> Scenario:
+    texts = select_prompts(4, seed=seed, min_bytes=8, max_bytes=60)
+    requests = tuple(
+        ProbeRequest(name=f"r{index}", text=text, max_tokens=8 + index) for index, text in enumerate(texts)
+    )
+    return Scenario(name="unset", events=(ProbeEvent(before_step=0, add=requests),))
+
+
+def _off_engine(manifest: Manifest) -> ProbeEngine:
+    """The subject's model with the switch unset and the cache that the engine chooses."""
+    nano = manifest.nano_model
+    return ProbeEngine(
+        name="off",
+        args=(*_COMMON, "--model", "{model}", "--max-model-len", str(nano.max_model_len), *nano.engine_args),
+        scenarios=(_off_scenario(SEED + 20),),
+        watches_state=False,
+        takes_snapshot=True,
+    )
+
+
+def _bystander_engine() -> ProbeEngine:
+    return ProbeEngine(
+        name="bystander",
+        args=(*_COMMON, "--model", "{bystander}", *BYSTANDER_ARGS),
+        scenarios=(_off_scenario(SEED + 21),),
+        watches_state=False,
+        takes_snapshot=True,
+    )

@@ -1,0 +1,193 @@
+"""COR006: what the specialised path hands over is what the baseline would have handed over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from harness.checks.joins.probes import find_handover, find_probe
+from harness.checks.joins.ruling import Ruling, finding_of
+from harness.model.check import BaseCheck, CheckContext
+from harness.model.finding import Finding, Measurement
+from harness.model.ledger import LedgerRow, Path, path_of
+from harness.model.manifest import Manifest, ScopeSection
+from harness.model.policy import Policy
+from harness.model.probe import HandoverStep
+from harness.model.step_kind import StepKind, kind_of
+from harness.model.words import Outcome, Principle, Tier
+
+MIN_TIE_NATS = 1e-3
+"""Two tokens closer than this are a tie in single precision; a coarser declared class widens it in proportion."""
+TIE_PER_DIFFERENCE = 100.0
+MAX_TIE_NATS = 0.5
+
+
+class HandOver(BaseCheck):
+    """States and cache rows at the start of every step, against a twin that never took the path."""
+
+    id = "COR006"
+    title = "Whichever path a request leaves, the other continues it from the same state"
+    principle = Principle.CORRECTNESS
+    tier = Tier.CPU
+    how = (
+        "Runs the same script on the candidate and on a twin with the switch unset, and compares what every step "
+        "starts from: states, convolution windows, cache rows, and the tokens sampled."
+    )
+
+    def run(self, context: CheckContext) -> Sequence[Finding]:
+        """One finding a scenario, and one for each kind of hand-over that must occur."""
+        probe, handover = find_probe(context, self.tier), find_handover(context, self.tier)
+        for missing in (probe, handover):
+            if isinstance(missing, Ruling):
+                return [finding_of(self, "hand-overs", missing)]
+        assert not isinstance(probe, Ruling) and not isinstance(handover, Ruling)
+        evidence = (probe.id, handover.id)
+        state = context.manifest.state
+        limit = state.max_relative_difference if state is not None else 0.0
+        if limit > context.policy.max_state_difference:
+            ruling = decide_limit(limit, context.policy)
+            return [finding_of(self, "declared difference", ruling, evidence)]
+        rows = {(s.engine, s.scenario, s.position): s.row for s in probe.steps}
+        findings = []
+        for (engine, scenario), steps in groupby(handover.steps, key=lambda s: (s.engine, s.scenario)):
+            walk = _walk(list(steps), rows, context.manifest)
+            findings.append(finding_of(self, f"{engine}, {scenario}", decide_scenario(walk, limit), evidence))
+        causes = set(found_causes(handover.steps, rows, context.manifest))
+        ruling = decide_causes(causes, context.manifest.scope)
+        return [*findings, finding_of(self, "fast, standard, fast", ruling, evidence)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WalkedStep:
+    """A step with the path that the candidate took."""
+
+    step: HandoverStep
+    path: Path | None
+    """None when the ledger has no such step."""
+
+
+def decide_limit(limit: float, policy: Policy) -> Ruling:
+    """A manifest that asks for more than the policy allows."""
+    return Ruling(
+        outcome=Outcome.FAIL,
+        message=f"The manifest declares a state difference of {limit:g}; "
+        f"the policy allows at most {policy.max_state_difference:g}.",
+        advice="Declare a smaller [state] max_relative_difference.",
+    )
+
+
+def decide_scenario(walk: Sequence[WalkedStep], limit: float) -> Ruling:
+    """Whether every step of a scenario started from the twin's state, within the declared difference."""
+    compared = [w for w in walk if w.step.same_work]
+    far = [w for w in compared if _largest(w.step) > limit]
+    others = [w for w in compared if w.step.other_token]
+    tie = min(MAX_TIE_NATS, max(MIN_TIE_NATS, TIE_PER_DIFFERENCE * limit))
+    wrong = [w for w in others if w.step.top_gap is None or w.step.top_gap > tie]
+    starts = sum(w.step.num_starts for w in compared)
+    largest = max((_largest(w.step) for w in compared), default=0.0)
+    measurement = Measurement(
+        name="largest state difference, relative", unit="ratio", estimate=largest, margin=limit, n=starts
+    )
+    lost = len(walk) - len(compared)
+    if far or wrong:
+        outcome = Outcome.FAIL
+        text = (
+            f"{len(far)} of {len(compared)} steps start from other states or cache rows than the twin's "
+            f"(up to {largest:.1e} of the largest magnitude, {limit:g} declared); "
+            f"{len(wrong)} sampled another token without a tie."
+        )
+    elif not starts or not any(w.step.states.num_words or w.step.caches.num_words for w in compared):
+        outcome, text = Outcome.INCONCLUSIVE, "No step continued from a state, so nothing was handed over."
+    elif lost or others:
+        outcome = Outcome.INCONCLUSIVE
+        text = f"After a tie or another schedule {lost} of {len(walk)} steps could not be compared any more."
+    else:
+        outcome = Outcome.PASS
+        text = (
+            f"{starts} continuations over {len(compared)} steps start from the twin's states and cache rows, "
+            f"within {largest:.1e} of the largest magnitude ({limit:g} declared), and sample its tokens."
+        )
+    return Ruling(
+        outcome=outcome,
+        message=text,
+        advice="Compare the first step below with the one before it: that one left the state."
+        if outcome is Outcome.FAIL
+        else "",
+        measurements=(measurement,),
+        details=tuple(_describe(walk, w) for w in (*far, *(o for o in others if o not in far))),
+    )
+
+
+def _largest(step: HandoverStep) -> float:
+    return max(step.states.largest, step.caches.largest)
+
+
+def _describe(walk: Sequence[WalkedStep], found: WalkedStep) -> str:
+    step = found.step
+    before = walk[walk.index(found) - 1].path if walk.index(found) else None
+    parts = [f"step {step.position} ({found.path}, after {before or 'nothing'}):"]
+    for name, distance in (("state", step.states), ("cache", step.caches)):
+        if distance.num_differing:
+            parts.append(
+                f"{name}: {distance.num_differing} of {distance.num_words} numbers, "
+                f"{distance.largest:.1e} at {distance.worst};"
+            )
+    if step.other_token:
+        gap = "unknown" if step.top_gap is None else f"{step.top_gap:.1e} nats"
+        parts.append(f"{step.other_token} sampled another token, the twin's two best are {gap} apart")
+    return " ".join(parts)
+
+
+def _walk(
+    steps: Sequence[HandoverStep], rows: Mapping[tuple[str, str, int], LedgerRow], manifest: Manifest
+) -> list[WalkedStep]:
+    found = []
+    for step in steps:
+        row = rows.get((step.engine, step.scenario, step.position))
+        path = None if row is None else path_of(row, manifest.dispatch.targets)
+        found.append(WalkedStep(step=step, path=path))
+    return found
+
+
+def found_causes(
+    steps: Sequence[HandoverStep], rows: Mapping[tuple[str, str, int], LedgerRow], manifest: Manifest
+) -> Iterator[str]:
+    """Why the standard path ran between two specialised steps of one scenario, as compared steps show it."""
+    for _, group in groupby(steps, key=lambda s: (s.engine, s.scenario)):
+        between: list[str] | None = None
+        for step in group:
+            row = rows.get((step.engine, step.scenario, step.position))
+            if row is None or not step.same_work:
+                between = None
+                continue
+            path = path_of(row, manifest.dispatch.targets)
+            if path is Path.SPECIALIZED:
+                yield from between or ()
+                between = []
+            elif between is not None:
+                between += _causes(row, manifest.scope)
+
+
+def _causes(row: LedgerRow, scope: ScopeSection) -> Iterator[str]:
+    kind = kind_of(row)
+    if kind is not None and kind not in scope.steps:
+        yield str(kind)
+    elif row.num_reqs > scope.max_batch:
+        yield "batch"
+
+
+def decide_causes(found: set[str], scope: ScopeSection) -> Ruling:
+    """Whether the path was left and entered again at every edge at which the scope makes it happen."""
+    wanted = {str(kind) for kind in (StepKind.MIXED, StepKind.RAGGED_VERIFY) if kind not in scope.steps}
+    if not scope.max_draft_tokens:
+        wanted.discard(str(StepKind.RAGGED_VERIFY))
+    if scope.outside == "fall back":
+        wanted.add("batch")
+    unseen = sorted(wanted - found)
+    return Ruling(
+        outcome=Outcome.INCONCLUSIVE if unseen else Outcome.PASS,
+        message=f"The path was left and entered again because of: {', '.join(sorted(found)) or 'nothing'}."
+        + (f" It never was because of: {', '.join(unseen)}." if unseen else ""),
+        advice="The scripted runs must reach these edges on the candidate." if unseen else "",
+    )

@@ -1,0 +1,189 @@
+"""ISO007: with the switch unset, base and head are the same engine, for the subject's model and for another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from harness.checks.joins.missing import missing_ruling
+from harness.checks.joins.ruling import Ruling, finding_of
+from harness.model.check import BaseCheck, CheckContext
+from harness.model.evidence import DefaultOffEvidence
+from harness.model.finding import Finding
+from harness.model.manifest import Manifest
+from harness.model.probe import EngineSnapshot
+from harness.model.words import Outcome, Principle, Tier
+
+DEFAULT_OFF = "default off"
+"""How gaps name these processes: "default off of base"."""
+Side = Literal["base", "head"]
+Model = Literal["subject", "bystander"]
+
+
+class BaseAndHead(BaseCheck):
+    """Answers, modules, cache, operators and settings of processes of both commits."""
+
+    id = "ISO007"
+    title = "Without the switch, base and head are the same engine"
+    principle = Principle.ISOLATION
+    tier = Tier.CPU
+    how = (
+        "Serves the subject's model and an unrelated one from both commits with the switch unset; answers, loaded "
+        "modules, cache blocks, registered operators and settings must be the same."
+    )
+
+    def run(self, context: CheckContext) -> Sequence[Finding]:
+        """One finding a model and aspect; the subject's model only where the base has it."""
+        sides: dict[Side, DefaultOffEvidence] = {
+            r.side: r for r in context.evidence.of(DefaultOffEvidence, tier=self.tier)
+        }
+        absent = [side for side in ("base", "head") if side not in sides]
+        if absent:
+            needs = [f"{DEFAULT_OFF} of {side}" for side in absent]
+            what = f"engines of the {' and the '.join(absent)} with the switch unset"
+            return [
+                finding_of(self, "default off", missing_ruling(context.evidence, self.tier, what, *needs))
+            ]
+        base, head = sides["base"], sides["head"]
+        evidence = (base.id, head.id)
+        if (base.commit, head.commit) != (context.change.merge_base, context.change.head):
+            ruling = Ruling(
+                outcome=Outcome.ERROR,
+                message="The engines with the switch unset were not those of the merge base and the head.",
+            )
+            return [finding_of(self, "default off", ruling, evidence)]
+        findings = self._of_model(context, base, head, "bystander", "another model", evidence)
+        if base.has_model:
+            return findings + self._of_model(context, base, head, "subject", "the subject's model", evidence)
+        text = "The base does not hold the modules of the subject's model, so there is nothing to compare it with."
+        advice = "ISO002 compares the switch unset with the switch off."
+        ruling = Ruling(outcome=Outcome.NOT_APPLICABLE, message=text, advice=advice)
+        return [*findings, finding_of(self, "the subject's model", ruling, evidence)]
+
+    def _of_model(
+        self,
+        context: CheckContext,
+        base: DefaultOffEvidence,
+        head: DefaultOffEvidence,
+        model: Model,
+        what: str,
+        evidence: Sequence[str],
+    ) -> list[Finding]:
+        pair = [next((s for s in side.snapshots if s.model == model), None) for side in (base, head)]
+        if pair[0] is None or pair[1] is None:
+            text = f"No engine of {'the base' if pair[0] is None else 'the head'} served {what}."
+            return [finding_of(self, what, Ruling(outcome=Outcome.ERROR, message=text), evidence)]
+        rulings = decide_snapshots(pair[0], pair[1], context.manifest)
+        return [finding_of(self, f"{aspect}, {what}", ruling, evidence) for aspect, ruling in rulings.items()]
+
+
+def decide_snapshots(base: EngineSnapshot, head: EngineSnapshot, manifest: Manifest) -> dict[str, Ruling]:
+    """A ruling for each aspect of two processes that serve the same model."""
+    return {
+        "answers": _decide_answers(base, head),
+        "loaded modules": _decide_modules(base, head, manifest),
+        "registered operators": _decide_tables(
+            "operators", base.ops | base.custom_ops, head.ops | head.custom_ops
+        ),
+        "cache blocks": _decide_tables("properties of the cache", base.kv_cache, head.kv_cache),
+        "process settings": _decide_tables(
+            "settings", base.torch_settings | base.environment, head.torch_settings | head.environment
+        ),
+        "captured graphs": _decide_graphs(base, head),
+    }
+
+
+def _decide_answers(base: EngineSnapshot, head: EngineSnapshot) -> Ruling:
+    ours, theirs = ({a.request: a for a in s.answers} for s in (head, base))
+    if not theirs or any(not a.token_ids for a in theirs.values()):
+        return Ruling(outcome=Outcome.INCONCLUSIVE, message="The base answered nothing.")
+    wrong = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+    tokens = sum(len(a.token_ids) for a in theirs.values())
+    if wrong:
+        return Ruling(
+            outcome=Outcome.FAIL,
+            message=f"{len(wrong)} of {len(theirs)} answers differ between base and head with the switch unset.",
+            advice="What the change adds must not run, and must not change what runs, unless the switch is on.",
+            details=tuple(wrong),
+        )
+    return Ruling(
+        outcome=Outcome.PASS,
+        message=f"{len(theirs)} answers, {tokens} tokens and their log probabilities, are the same bit for bit.",
+    )
+
+
+def _decide_modules(base: EngineSnapshot, head: EngineSnapshot, manifest: Manifest) -> Ruling:
+    """Modules that only one of the processes loaded.
+
+    While another model is served the change's own packages may be imported to register it, except those that the
+    manifest keeps out while the switch is off.
+    """
+    dispatch = manifest.dispatch
+    allowed = dispatch.imported_when_off
+    if base.model == "bystander":
+        allowed = (*allowed, *manifest.paths.import_roots)
+    added, gone = set(head.modules) - set(base.modules), set(base.modules) - set(head.modules)
+    kept_out = [m for m in added if _is_below(m, dispatch.never_imported_when_off)]
+    others = [m for m in added if not _is_below(m, allowed)]
+    lost = [m for m in gone if not _is_below(m, manifest.paths.import_roots)]
+    wrong = sorted({*kept_out, *others})
+    if wrong or lost:
+        return Ruling(
+            outcome=Outcome.FAIL,
+            message=f"With the switch unset the head loads {len(wrong)} modules that the base does not, "
+            f"and {len(lost)} fewer of the engine's.",
+            advice="Import them where the switch is read as on; what registration needs is declared under [dispatch] "
+            "imported_when_off.",
+            details=(*wrong, *(f"not loaded: {m}" for m in sorted(lost))),
+        )
+    return Ruling(
+        outcome=Outcome.PASS,
+        message=f"Both load the same {len(set(base.modules) & set(head.modules))} modules"
+        + (f", and the head {len(added)} more of its own." if added else "."),
+        details=tuple(sorted(added)),
+    )
+
+
+def _is_below(module: str, prefixes: Sequence[str]) -> bool:
+    return any(module == p or module.startswith(f"{p}.") for p in prefixes)
+
+
+def _decide_tables(what: str, base: Mapping[str, str], head: Mapping[str, str]) -> Ruling:
+    if not base:
+        return Ruling(outcome=Outcome.INCONCLUSIVE, message=f"The base's process shows no {what}.")
+    lines = tuple(_differences(base, head))
+    if lines:
+        return Ruling(
+            outcome=Outcome.FAIL,
+            message=f"{len(lines)} of {len(base)} {what} differ with the switch unset.",
+            advice="Register, override and set nothing unless the switch is on.",
+            details=lines,
+        )
+    return Ruling(outcome=Outcome.PASS, message=f"All {len(base)} {what} are the same.")
+
+
+def _differences(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(base.keys() | head.keys()):
+        if name not in base:
+            yield f"{name}: only in the head"
+        elif name not in head:
+            yield f"{name}: only in the base"
+        elif base[name] != head[name]:
+            yield f"{name}: {base[name]} in the base, {head[name]} in the head"
+
+
+def _decide_graphs(base: EngineSnapshot, head: EngineSnapshot) -> Ruling:
+    if not base.num_graphs and not head.num_graphs:
+        return Ruling(
+            outcome=Outcome.NOT_APPLICABLE,
+            message="Neither process captures graphs; their kernels are not compared.",
+        )
+    kernels = [{k: str(n) for k, n in s.graph_kernels.items()} for s in (base, head)]
+    if base.num_graphs == head.num_graphs:
+        return _decide_tables("captured kernels", *kernels)
+    return Ruling(
+        outcome=Outcome.FAIL,
+        message=f"The base captures {base.num_graphs} graphs, the head {head.num_graphs}, with the switch unset.",
+        advice="Capture what the base captures unless the switch is on.",
+        details=tuple(_differences(*kernels)),
+    )

@@ -1,0 +1,185 @@
+"""ISO008: a specialised step writes what the manifest declares, in the slots of its own requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+
+from harness.checks.joins.probes import find_handover, find_probe
+from harness.checks.joins.ruling import Ruling, finding_of
+from harness.model.check import BaseCheck, CheckContext
+from harness.model.evidence import HandoverEvidence, ProbeEvidence
+from harness.model.finding import Finding
+from harness.model.ledger import CodeTargets, Path, path_of
+from harness.model.manifest import StateSection
+from harness.model.probe import Place, ProbeStep, Write
+from harness.model.words import Outcome, Principle, Tier
+
+FOREIGN = (Place.OTHER_SLOT, Place.OTHER_REQUEST, Place.FREE_SLOT)
+OUTSIDE_CACHE = (Place.BUFFER, Place.NEW_BUFFER)
+
+
+class DeclaredWrites(BaseCheck):
+    """Every word that differs after a specialised step, by whose memory it is."""
+
+    id = "ISO008"
+    title = "A specialised step writes only what the manifest declares, in the slots of its own requests"
+    principle = Principle.ISOLATION
+    tier = Tier.CPU
+    how = (
+        "Compares the engine's cache and every other live tensor before and after each specialised step of the "
+        "scripted runs; each difference must be under [state] and in a slot that the engine gave the step."
+    )
+
+    def run(self, context: CheckContext) -> Sequence[Finding]:
+        """Findings for foreign slots, undeclared layers, rows beyond the step's tokens, and other memory."""
+        subject = "specialised steps"
+        probe = find_probe(context, self.tier)
+        if isinstance(probe, Ruling):
+            return [finding_of(self, subject, probe)]
+        state = context.manifest.state
+        if state is None:
+            ruling = Ruling(
+                outcome=Outcome.NOT_RUN,
+                message="The manifest has no [state]: it does not say what a specialised step may write.",
+                advice="Declare caches, states, mailboxes and workspaces.",
+            )
+            return [finding_of(self, subject, ruling, [probe.id])]
+        steps = specialised_steps(probe, context.manifest.dispatch.targets)
+        dead = decide_observed(steps)
+        if dead is not None:
+            return [finding_of(self, subject, dead, [probe.id])]
+        handover = find_handover(context, self.tier)
+        rulings = {
+            "slots": (decide_slots(steps), probe.id),
+            "declared layers": (decide_layers(steps, state), probe.id),
+            "memory outside the cache": (decide_buffers(steps, state), probe.id),
+            "rows of its own tokens": (
+                (handover, "") if isinstance(handover, Ruling) else (decide_rows(handover), handover.id)
+            ),
+        }
+        return [
+            finding_of(self, name, ruling, [evidence] if evidence else [])
+            for name, (ruling, evidence) in rulings.items()
+        ]
+
+
+def specialised_steps(probe: ProbeEvidence, targets: CodeTargets) -> tuple[ProbeStep, ...]:
+    """The steps in which specialised code ran, whatever was decided."""
+    return tuple(s for s in probe.steps if path_of(s.row, targets) is not Path.BASELINE)
+
+
+def decide_observed(steps: Sequence[ProbeStep]) -> Ruling | None:
+    """A ruling when nothing can be said: no specialised step, or steps that are not seen to write their own slots."""
+    if not steps:
+        return Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message="No step of the scripted runs was specialised, so nothing shows what such a step writes.",
+        )
+    silent = [s for s in steps if not any(w.place is Place.OWN_SLOT for w in s.writes)]
+    if len(silent) == len(steps):
+        return Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message=f"Not one of {len(steps)} specialised steps was seen to write a slot of its own, "
+            "so what it wrote elsewhere would not be seen either.",
+        )
+    return None
+
+
+def decide_slots(steps: Sequence[ProbeStep]) -> Ruling:
+    """No write in a slot that the engine did not give the step."""
+    return _decide(
+        steps,
+        lambda write: write.place in FOREIGN,
+        clean=f"All cache writes of {len(steps)} specialised steps lay in slots that the engine gave the step.",
+        faulty="wrote slots that the engine did not give them",
+        advice="Write only the slots in the step's metadata; padded rows write none.",
+    )
+
+
+def decide_layers(steps: Sequence[ProbeStep], state: StateSection) -> Ruling:
+    """Every layer whose cache was written is declared, and nothing but its own bytes of a slot was."""
+    globs = (*state.caches, *state.states)
+    layers = sorted({w.buffer for s in steps for w in s.writes if w.place is Place.OWN_SLOT})
+    return _decide(
+        steps,
+        lambda write: (
+            write.place is Place.BEYOND_TOKENS
+            or (write.place is Place.OWN_SLOT and not _is_declared(write.buffer, globs))
+        ),
+        clean=f"The caches of {len(layers)} layers were written, all declared: {', '.join(layers)}.",
+        faulty="wrote layers that [state] does not declare, or parts of a slot that no layer uses",
+        advice="Declare the layer under caches or states, or do not write it.",
+    )
+
+
+def decide_buffers(steps: Sequence[ProbeStep], state: StateSection) -> Ruling:
+    """Every other tensor that was written, or left behind, is a declared mailbox or workspace."""
+    globs = (*state.mailboxes, *state.workspaces)
+    return _decide(
+        steps,
+        lambda write: write.place in OUTSIDE_CACHE and not _is_declared(write.buffer, globs),
+        clean=f"{len(steps)} specialised steps wrote no tensor outside the cache but declared ones"
+        f" ({', '.join(globs) or 'none is declared'}), and left none behind.",
+        faulty="wrote, or left behind, tensors that [state] does not declare",
+        advice="Declare the tensor under workspaces or mailboxes, or do not keep it.",
+    )
+
+
+def decide_rows(handover: HandoverEvidence) -> Ruling:
+    """In its own cache blocks a step writes no byte that the baseline's step does not write."""
+    seen = [s for s in handover.steps if s.same_work]
+    if not seen:
+        return Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message="No step of the twin computed the same as the candidate's, so the rows cannot be compared.",
+        )
+    beyond = [s for s in seen if s.num_bytes_beyond]
+    details = tuple(
+        f"{s.engine}, {s.scenario}, step {s.position}: {size} bytes of {layer}"
+        for s in beyond
+        for layer, size in s.num_bytes_beyond.items()
+    )
+    return Ruling(
+        outcome=Outcome.FAIL if beyond else Outcome.PASS,
+        message=f"{len(beyond)} of {len(seen)} steps wrote bytes of their own cache blocks that the baseline's step "
+        "does not write."
+        if beyond
+        else f"In {len(seen)} steps no byte of a cache block was written that the baseline's step does not write.",
+        advice="Write the rows of the step's own tokens and nothing behind them." if beyond else "",
+        details=details,
+    )
+
+
+def _decide(
+    steps: Sequence[ProbeStep], is_wrong: Callable[[Write], bool], *, clean: str, faulty: str, advice: str
+) -> Ruling:
+    wrong = [(step, write) for step in steps for write in step.writes if is_wrong(write)]
+    if not wrong:
+        return Ruling(outcome=Outcome.PASS, message=clean)
+    count = len({(s.engine, s.scenario, s.position) for s, _ in wrong})
+    return Ruling(
+        outcome=Outcome.FAIL,
+        message=f"{count} of {len(steps)} specialised steps {faulty}: {_summary(w for _, w in wrong)}.",
+        advice=advice,
+        details=tuple(
+            f"{s.engine}, {s.scenario}, step {s.position}: {_describe(w)}, {w.num_bytes} bytes"
+            for s, w in wrong
+        ),
+    )
+
+
+def _summary(writes: Iterable[Write]) -> str:
+    counts = Counter(_describe(w) for w in writes)
+    text = "; ".join(name for name, _ in counts.most_common(3))
+    return text + (f" and {len(counts) - 3} more" if len(counts) > 3 else "")
+
+
+def _describe(write: Write) -> str:
+    owner = f" of request {write.owner}" if write.owner else ""
+    return f"{write.place}{owner}: {write.buffer or 'a tensor that no attribute of the model leads to'}"
+
+
+def _is_declared(buffer: str, globs: Sequence[str]) -> bool:
+    return bool(buffer) and any(fnmatchcase(buffer, glob) for glob in globs)

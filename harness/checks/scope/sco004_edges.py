@@ -1,0 +1,121 @@
+"""SCO004: every step goes where the declared scope says, at every edge of it, with a reason."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from harness.checks.joins.expected_path import Way, WentWrong, expected_way, find_wrong_way
+from harness.checks.joins.probes import find_probe
+from harness.checks.joins.ruling import Ruling, finding_of
+from harness.checks.scope.edges import Edge, edges_of
+from harness.model.check import BaseCheck, CheckContext
+from harness.model.evidence import ProbeEvidence
+from harness.model.finding import Finding
+from harness.model.ledger import LedgerRow
+from harness.model.manifest import Manifest
+from harness.model.words import Arm, Outcome, Principle, Tier
+
+
+class ScopeEdges(BaseCheck):
+    """Selection, step by step, judged from what each step computes."""
+
+    id = "SCO004"
+    title = "Every step goes where the declared scope says, at each of its edges, and says why"
+    principle = Principle.SCOPE
+    tier = Tier.CPU
+    how = (
+        "Tells from each step's requests alone where the manifest sends it, and compares with the path that ran: "
+        "all steps of the ledger, and scripted runs at every limit, one beyond, and every interruption."
+    )
+
+    def run(self, context: CheckContext) -> Sequence[Finding]:
+        """Findings for the reasons, for the steps of the served suites, and for each edge."""
+        findings = []
+        ledger = context.evidence.ledger(Arm.CANDIDATE, self.tier)
+        if ledger is not None:
+            ruling = decide_ways(ledger.rows, context.manifest)
+            findings.append(finding_of(self, "served steps", ruling, [ledger.id]))
+        probe = find_probe(context, self.tier)
+        if isinstance(probe, Ruling):
+            return [*findings, finding_of(self, "edges", probe)]
+        rows = [step.row for step in probe.steps]
+        findings.append(finding_of(self, "scripted steps", decide_ways(rows, context.manifest), [probe.id]))
+        findings += [
+            finding_of(self, edge.name, decide_edge(edge, probe, context.manifest), [probe.id])
+            for edge in edges_of(context.manifest.scope)
+        ]
+        return findings
+
+
+def decide_ways(rows: Sequence[LedgerRow], manifest: Manifest) -> Ruling:
+    """Whether every step carries a decision with a reason and went where the manifest sends it."""
+    steps = [row for row in rows if row.num_reqs]
+    unknown = [row for row in steps if expected_way(row, manifest.scope) is None]
+    undecided = [row for row in steps if not row.decisions]
+    silent = [row for row in steps if any(not d.reason for d in row.decisions)]
+    wrong = [w for w in (find_wrong_way(row, manifest) for row in steps) if w is not None]
+    if wrong or undecided:
+        outcome = Outcome.FAIL
+    elif not steps or unknown or silent:
+        outcome = Outcome.INCONCLUSIVE
+    else:
+        outcome = Outcome.PASS
+    text = f"{len(steps) - len(wrong)} of {len(steps)} steps went where the manifest sends them"
+    if undecided:
+        text += f"; {len(undecided)} were computed without a decision"
+    if silent:
+        text += f"; {len(silent)} decisions give no reason"
+    if unknown:
+        text += f"; of {len(unknown)} the ledger does not say what they start from"
+    return Ruling(
+        outcome=outcome,
+        message=f"{text}.",
+        advice=_advice(wrong, silent),
+        details=(*map(str, wrong), *_reasons(steps))
+        if outcome is not Outcome.PASS
+        else tuple(_reasons(steps)),
+    )
+
+
+def _advice(wrong: Sequence[WentWrong], silent: Sequence[LedgerRow]) -> str:
+    if wrong:
+        return "Make the dispatcher hold the limits under [scope], or declare what it serves."
+    return "Name the attribute that holds the reason under [dispatch] decisions." if silent else ""
+
+
+def _reasons(rows: Sequence[LedgerRow]) -> Iterator[str]:
+    counts = Counter(d.reason or "no reason" for row in rows for d in row.decisions)
+    yield from (f"{count} steps: {reason}" for reason, count in counts.most_common())
+
+
+def decide_edge(edge: Edge, probe: ProbeEvidence, manifest: Manifest) -> Ruling:
+    """Whether an edge occurred, and every step at it went where the manifest sends it."""
+    steps = edge.steps(probe)
+    refusals = edge.refusals(probe)
+    wrong = [w for w in (find_wrong_way(s.row, manifest) for s in steps) if w is not None]
+    if wrong:
+        return Ruling(
+            outcome=Outcome.FAIL,
+            message=f"{edge.claim}: {len(wrong)} of {len(steps)} steps did not go where the manifest sends them.",
+            advice="Make the dispatcher hold the limits under [scope], or declare what it serves.",
+            details=tuple(map(str, wrong)),
+        )
+    if steps:
+        ways = Counter(str(expected_way(s.row, manifest.scope) or Way.EITHER) for s in steps)
+        text = ", ".join(f"{count} {way}" for way, count in ways.most_common())
+        return Ruling(outcome=Outcome.PASS, message=f"{edge.claim}: {len(steps)} steps, {text}, as declared.")
+    if refusals:
+        return Ruling(
+            outcome=Outcome.PASS,
+            message=f"{edge.claim}: refused, so that no such step is computed.",
+            details=tuple(r.message for r in refusals),
+        )
+    if edge.cannot_occur(probe):
+        text = f"{edge.claim}: no engine of the scripted runs can be brought there."
+        return Ruling(outcome=Outcome.NOT_APPLICABLE, message=text)
+    return Ruling(
+        outcome=Outcome.INCONCLUSIVE,
+        message=f"{edge.claim}: it never occurred, so nothing shows where such a step goes.",
+        advice="The scripted runs must reach this edge on the candidate.",
+    )

@@ -1,0 +1,158 @@
+"""How an engine's cache lies in memory, as a reader of its changes needs it. Pure arithmetic on numpy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Mask = NDArray[np.bool_]
+_HUGE = float(np.finfo(np.float64).max)
+_ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """One tensor of a layer: `shape` and `stride` of one page, in elements; `offset` in elements within the page."""
+
+    layer: str
+    index: int
+    storage: int
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    @lru_cache(maxsize=256)  # noqa: B019 - views are few, small, and live as long as the comparison
+    def elements(self, window: tuple[int, int, int] | None = None) -> NDArray[np.int64]:
+        """Offsets within a page of every element, flat.
+
+        Args:
+            window: (axis, first, count) keeps only these entries along an axis.
+        """
+        axes = [np.arange(length) for length in self.shape]
+        if window is not None:
+            axis, first, count = window
+            axes[axis] = axes[axis][first : first + count]
+        total = np.zeros(1, dtype=np.int64)
+        for entries, stride in zip(axes, self.stride, strict=True):
+            total = (total[:, None] + entries * stride).ravel()
+        return self.offset + total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CacheLayout:
+    """All views of one engine's cache."""
+
+    views: Mapping[str, tuple[View, ...]]
+    """By layer, in the order of the layer's tensors."""
+    page_words: tuple[int, ...]
+    num_words: tuple[int, ...]
+    groups: tuple[tuple[str, ...], ...]
+    """Layers that share block tables."""
+    num_spec: int
+    windows_last: bool
+    """Whether a convolution window's entries are the last axis of its tensor."""
+    seed: int
+    """Of the words that everything held at first."""
+
+    def storage_of(self, layer: str) -> int:
+        """The storage that a layer's tensors lie in."""
+        return self.views[layer][0].storage
+
+    @lru_cache(maxsize=256)  # noqa: B019
+    def mask_of(self, layer: str) -> Mask:
+        """[page_words] which words of a page belong to a layer."""
+        mask = np.zeros(self.page_words[self.storage_of(layer)], dtype=np.bool_)
+        for view in self.views[layer]:
+            mask[word_of(view, view.elements())] = True
+        return mask
+
+    def window_of(self, layer: str, first: int) -> tuple[int, int, int]:
+        """(axis, first, count) of the window entries that a step starts from, of a layer's first tensor."""
+        shape = self.views[layer][0].shape
+        axis = len(shape) - 1 if self.windows_last else 0
+        return axis, first, shape[axis] - self.num_spec
+
+    def layers_in(self, storage: int, group: int) -> tuple[str, ...]:
+        """Layers of a group whose pages lie in a storage."""
+        return tuple(name for name in self.groups[group] if self.storage_of(name) == storage)
+
+
+def parse_layout(record: Mapping[str, Any]) -> CacheLayout:
+    """The layout that an observer wrote down; raises KeyError, TypeError or ValueError for anything else."""
+    views: dict[str, list[View]] = {}
+    for item in record["views"]:
+        if item["dtype"] not in _ITEM_BYTES:
+            raise ValueError(f"{item['layer']}: a cache of {item['dtype']} is not understood")
+        _, *shape = item["shape"]
+        page, *stride = item["stride"]
+        view = View(
+            layer=item["layer"],
+            index=item["index"],
+            storage=item["storage"],
+            dtype=item["dtype"],
+            shape=tuple(shape),
+            stride=tuple(stride),
+            offset=item["offset"] % page,
+        )
+        views.setdefault(view.layer, []).append(view)
+    return CacheLayout(
+        views={layer: tuple(found) for layer, found in views.items()},
+        page_words=tuple(record["page_words"]),
+        num_words=tuple(record["num_words"]),
+        groups=tuple(tuple(names) for names in record["groups"]),
+        num_spec=record["num_spec"],
+        windows_last=record["windows_last"],
+        seed=record["seed"],
+    )
+
+
+def word_of(view: View, elements: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The word of a page that each element lies in."""
+    return elements * _ITEM_BYTES[view.dtype] // 4
+
+
+def numbers_of(
+    words: NDArray[np.int32], page: int, page_words: int, view: View, elements: NDArray[np.int64]
+) -> NDArray[Any]:
+    """The numbers at `elements` of one page of a view, in the view's format; bfloat16 as float32.
+
+    `elements` count in the view's own items from the beginning of the page.
+    """
+    memory = words[page * page_words : (page + 1) * page_words]
+    if view.dtype == "bfloat16":
+        halves = memory.view(np.uint16)[elements].astype(np.uint32) << 16
+        return halves.view(np.float32)
+    return memory.view(np.dtype(view.dtype))[elements]
+
+
+def largest_difference(ours: NDArray[Any], theirs: NDArray[Any]) -> tuple[int, float]:
+    """How many numbers have other bits, and the largest difference relative to the largest magnitude in `theirs`.
+
+    A NaN on one side only counts as the largest finite number.
+    """
+    differing = ours.view(f"u{ours.itemsize}") != theirs.view(f"u{theirs.itemsize}")
+    count = int(differing.sum())
+    if not count:
+        return 0, 0.0
+    with np.errstate(invalid="ignore", over="ignore"):
+        gaps = np.abs(ours[differing].astype(np.float64) - theirs[differing].astype(np.float64))
+    scale = float(np.nanmax(np.abs(theirs.astype(np.float64)), initial=0.0)) or 1.0
+    gaps[np.isnan(gaps)] = _HUGE
+    return count, min(float(gaps.max()) / max(scale, 1e-300), _HUGE)
+
+
+def split_pages(where: NDArray[np.int32], page_words: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each page that holds one of the words in `where`, which is sorted, with the words' offsets within it."""
+    if where.size:
+        words = where.astype(np.int64)
+        pages = words // page_words
+        cuts = np.flatnonzero(np.diff(pages)) + 1
+        for part in np.split(words, cuts):
+            page = int(part[0]) // page_words
+            yield page, part - page * page_words

@@ -1,0 +1,109 @@
+"""The engine's cache as memory: storages, pages, and the words that differ since the last look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.engine.probe.canary import canary_words
+
+WORD_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheView:
+    """One tensor of a layer inside a storage; its first dimension counts pages. Offsets and strides in elements."""
+
+    layer: str
+    index: int
+    """Position among the layer's tensors."""
+    storage: int
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+
+class CacheMemory:
+    """All storages that a worker's cache tensors lie in, each with a copy of what it held at the last look.
+
+    Raises:
+        ValueError: the tensors of one storage do not have pages of one size.
+    """
+
+    def __init__(self, layers: Mapping[str, Any]) -> None:
+        """`layers`: the engine's layers by name; those without a cache are left out."""
+        self.views: list[CacheView] = []
+        self.page_words: list[int] = []
+        self._words: list[torch.Tensor] = []
+        self._seen: list[torch.Tensor] = []
+        found: dict[int, int] = {}
+        for name, layer in layers.items():
+            for index, tensor in enumerate(cache_tensors(layer)):
+                storage = tensor.untyped_storage()
+                number = found.setdefault(storage.data_ptr(), len(found))
+                self._add(name, index, number, tensor)
+        self._seen = [words.clone() for words in self._words]
+
+    def _add(self, layer: str, index: int, number: int, tensor: torch.Tensor) -> None:
+        page_words, rest = divmod(tensor.stride(0) * tensor.element_size(), WORD_BYTES)
+        if number == len(self._words):
+            raw = torch.empty(0, dtype=torch.int32, device=tensor.device)
+            storage = tensor.untyped_storage()
+            self._words.append(raw.set_(storage, 0, (storage.nbytes() // WORD_BYTES,)))
+            self.page_words.append(page_words)
+        if rest or page_words != self.page_words[number]:
+            raise ValueError(
+                f"{layer}: pages of {tensor.stride(0)} elements, another tensor there has others"
+            )
+        self.views.append(
+            CacheView(
+                layer=layer,
+                index=index,
+                storage=number,
+                dtype=str(tensor.dtype).removeprefix("torch."),
+                shape=tuple(tensor.shape),
+                stride=tuple(tensor.stride()),
+                offset=tensor.storage_offset(),
+            )
+        )
+
+    @property
+    def pointers(self) -> frozenset[int]:
+        """Addresses of the storages and of their copies."""
+        return frozenset(t.untyped_storage().data_ptr() for t in (*self._words, *self._seen))
+
+    @property
+    def num_words(self) -> tuple[int, ...]:
+        """Words of each storage."""
+        return tuple(len(words) for words in self._words)
+
+    def fill(self, seed: int) -> None:
+        """Overwrites everything, the null block too, with seeded numbers that are finite in every float format.
+
+        What nobody wrote can then not look as if somebody had, and what is read without having been written shows.
+        """
+        for words, seen in zip(self._words, self._seen, strict=True):
+            words.copy_(torch.from_numpy(canary_words(len(words), seed)))
+            seen.copy_(words)
+
+    def take_changes(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Indices and new values of the words that differ since the last look, by storage."""
+        changes = []
+        for words, seen in zip(self._words, self._seen, strict=True):
+            where = (words != seen).nonzero().squeeze(1)
+            values = words[where]
+            seen[where] = values
+            changes.append((where.to(torch.int32).cpu().numpy(), values.cpu().numpy()))
+        return changes
+
+
+def cache_tensors(layer: Any) -> tuple[torch.Tensor, ...]:
+    """The cache tensors of one of the engine's layers; none for a layer without."""
+    cache = getattr(layer, "kv_cache", None)
+    tensors: Iterable[Any] = cache if isinstance(cache, list | tuple) else (cache,)
+    return tuple(t for t in tensors if isinstance(t, torch.Tensor) and t.dim() > 1 and t.numel())

@@ -1,0 +1,306 @@
+"""The program of a probe process: `python -m harness.engine.probe.driver PLAN`.
+
+Runs in the environment of an arm, with its tracer. Writes `probe.records` (lines of JSON) and one file of cache changes
+an engine into the ledger's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from harness.engine.probe.scripted_drafts import ScriptedDrafts, undrafted_scenario
+from harness.engine.probe.snapshot import describe_process
+from harness.engine.probe.step_observer import StepObserver
+from harness.engine.tracer import Tracer, active
+from harness.model.probe import ProbeEngine, ProbeEvent, ProbePlan, ProbeRequest, Scenario
+
+RECORDS = "probe.records"
+SEED = 20_261
+MAX_BLOCKS = 2
+"""Cache blocks of a prompt whose length is told from its last block's end."""
+MAX_STEPS = 5_000
+"""Of one scenario: more means that a request never ends."""
+REFUSALS = (ValueError, TypeError, NotImplementedError, RuntimeError, AssertionError)
+"""What an engine raises for a deployment that it does not take."""
+
+
+class Records:
+    """Appends lines of JSON; each is whole once written."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """One record."""
+        self._file.write(json.dumps({"kind": kind, **fields}, separators=(",", ":")) + "\n")
+        self._file.flush()
+
+
+class EngineProbe:
+    """One running engine and its scenarios."""
+
+    def __init__(self, engine: Any, plan: ProbeEngine, records: Records, tracer: Tracer) -> None:
+        self._engine = engine
+        self._plan = plan
+        self._records = records
+        self._tracer = tracer
+        self._core = engine.engine_core.engine_core
+        self.runner = self._core.model_executor.driver_worker.worker.model_runner
+        self._held: list[Any] = []
+        self._names: dict[str, str] = {}
+        self._prompts: dict[str, list[int]] = {}
+        self._tokens: dict[str, list[int]] = {}
+        self._logprobs: dict[str, list[float]] = {}
+        self._drafts: ScriptedDrafts | None = None
+        self._observer: StepObserver | None = None
+        drafter = getattr(self.runner, "drafter", None)
+        if drafter is not None:
+            self._drafts = ScriptedDrafts(drafter.propose)
+            drafter.propose = self._drafts.propose
+
+    def run(self) -> None:
+        """All scenarios, then the snapshot."""
+        if self._plan.watches_state:
+            path = self._tracer.settings.ledger_dir / f"changes-{self._plan.name}.bin"
+            is_candidate = self._plan.watches_buffers
+            self._observer = StepObserver(
+                self.runner,
+                path,
+                live_blocks=self._live_blocks,
+                seed=SEED,
+                watches_buffers=is_candidate,
+            )
+            self._records.write("layout", engine=self._plan.name, seed=SEED, **self._observer.layout())
+        if self._drafts is not None and (undrafted := undrafted_scenario(self._plan.scenarios)):
+            self._run_scenario(undrafted, scripted=False)
+        for scenario in self._plan.scenarios:
+            self._run_scenario(scenario, scripted=True)
+        if self._observer is not None:
+            self._observer.close()
+        if self._plan.takes_snapshot:
+            self._write_snapshot()
+
+    def _live_blocks(self) -> dict[str, tuple[list[int], ...]]:
+        scheduler = self._core.scheduler
+        blocks_of = scheduler.kv_cache_manager.get_block_ids
+        return {request.request_id: blocks_of(request.request_id) for request in scheduler.running}
+
+    def _run_scenario(self, scenario: Scenario, *, scripted: bool) -> None:
+        name = scenario.name
+        self._engine.reset_prefix_cache()
+        self._names, self._prompts, self._tokens, self._logprobs = {}, {}, {}, {}
+        last = max(event.before_step for event in scenario.events)
+        position = 0
+        while self._engine.has_unfinished_requests() or position <= last:
+            for event in scenario.events:
+                if event.before_step == position:
+                    self._apply(event, name, scripted)
+            self._step(name, position)
+            position += 1
+            if position > MAX_STEPS:
+                raise RuntimeError(f"scenario {name}: not done after {MAX_STEPS} steps")
+        if self._drafts is not None:
+            for request, tokens in self._tokens.items():
+                if not scripted:
+                    self._drafts.know(self._prompts[request], tokens)
+            self._drafts.clear()
+        aborted = [r for event in scenario.events for r in event.abort]
+        self._records.write(
+            "result", engine=self._plan.name, scenario=name, token_ids=self._tokens, aborted=aborted
+        )
+
+    def _apply(self, event: ProbeEvent, scenario: str, scripted: bool) -> None:
+        pool = self._core.scheduler.kv_cache_manager.block_pool
+        if event.release_blocks:
+            pool.free_blocks(self._held)
+            self._held = []
+        if event.hold_free_blocks:
+            self._held += pool.get_new_blocks(pool.get_num_free_blocks())
+        self._engine.abort_request([i for i, name in self._names.items() if name in event.abort])
+        for request in event.add:
+            self._add(request, scenario, scripted)
+
+    def _add(self, request: ProbeRequest, scenario: str, scripted: bool) -> None:
+        from vllm import SamplingParams
+        from vllm.exceptions import VLLMClientError
+        from vllm.sampling_params import RequestOutputKind
+
+        prompt = self._tokenize(request)
+        params = SamplingParams(
+            temperature=0.0,
+            max_tokens=request.max_tokens,
+            ignore_eos=True,
+            logprobs=2,
+            output_kind=RequestOutputKind.DELTA,
+            detokenize=False,
+        )
+        if self._drafts is not None and request.drafts:
+            self._drafts.script(prompt, request.drafts if scripted else ())
+        try:
+            self._engine.add_request(request.name, {"prompt_token_ids": prompt}, params)
+        except (VLLMClientError, ValueError) as error:
+            self._records.write(
+                "refusal",
+                engine=self._plan.name,
+                scenario=scenario,
+                request=request.name,
+                num_prompt_tokens=len(prompt),
+                message=f"{type(error).__name__}: {error}"[:2000],
+            )
+            return
+        self._prompts[request.name] = prompt
+        self._tokens[request.name], self._logprobs[request.name] = [], []
+
+    def _tokenize(self, request: ProbeRequest) -> list[int]:
+        tokenizer = getattr(self._engine, "tokenizer", None)
+        text = request.text
+        tokens = (
+            list(text.encode()) if tokenizer is None else tokenizer.encode(text, add_special_tokens=False)
+        )
+        block = min(g.kv_cache_spec.block_size for g in self.runner.kv_cache_config.kv_cache_groups)
+        length = request.num_tokens or len(tokens)
+        if request.short_of_block is not None:
+            length = min(len(tokens) // block, MAX_BLOCKS) * block - request.short_of_block
+        if not 0 < length <= len(tokens):
+            raise RuntimeError(f"{request.name}: {len(tokens)} tokens of text, {length} asked for")
+        return list(tokens[:length])
+
+    def _step(self, scenario: str, position: int) -> None:
+        number = self._tracer.steps.num_steps
+        outputs = self._engine.step()
+        for engine_id in self.runner.requests:
+            self._names.setdefault(engine_id, next((n for n in self._tokens if _stems(engine_id, n)), ""))
+        tokens, gaps = {}, {}
+        for output in outputs:
+            name = output.request_id
+            new = list(output.outputs[0].token_ids)
+            tops = output.outputs[0].logprobs or []
+            tokens[name] = new
+            gaps[name] = [_gap(top) for top in tops]
+            self._tokens[name] += new
+            self._logprobs[name] += [top[t].logprob for t, top in zip(new, tops, strict=True)]
+        took_place = self._tracer.steps.num_steps > number
+        observed = self._observer.last if self._observer is not None else None
+        if self._observer is not None:
+            self._observer.last = None
+        self._records.write(
+            "step",
+            engine=self._plan.name,
+            scenario=scenario,
+            position=position,
+            ledger_step=number if took_place else None,
+            names=dict(self._names),
+            tokens=tokens,
+            gaps=gaps,
+            observed=observed,
+        )
+
+    def _write_snapshot(self) -> None:
+        names = {
+            str(self._tracer.settings.import_path): "{subject}",
+            str(self._tracer.settings.ledger_dir): "{ledger}",
+            str(Path(__file__).resolve().parents[3]): "{harness}",
+            sys.prefix: "{python}",
+        }
+        answers = [
+            {"request": n, "token_ids": t, "logprobs": self._logprobs[n]} for n, t in self._tokens.items()
+        ]
+        self._records.write(
+            "snapshot",
+            engine=self._plan.name,
+            model="bystander" if "{bystander}" in self._plan.args else "subject",
+            answers=answers,
+            **describe_process(self.runner.vllm_config, self.runner, names),
+        )
+
+
+def _stems(engine_id: str, name: str) -> bool:
+    """vLLM adds a suffix to the id that it is given."""
+    return engine_id == name or engine_id.startswith(f"{name}-")
+
+
+def _gap(top: dict[int, Any]) -> float:
+    """Nats between the two most likely tokens."""
+    values = sorted((entry.logprob for entry in top.values()), reverse=True)
+    return values[0] - values[1] if len(values) > 1 and math.isfinite(values[1]) else 0.0
+
+
+def start_engine(args: Sequence[str]) -> Any:
+    """A vLLM engine in this process."""
+    from vllm.engine.arg_utils import EngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+    from vllm.v1.engine.llm_engine import LLMEngine
+
+    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
+    return LLMEngine.from_engine_args(EngineArgs.from_cli_args(parser.parse_args(list(args))))
+
+
+def inspect_models_here() -> None:
+    """Lets vLLM look at a model's class in this process, not in one more that imports all of vLLM first."""
+    from vllm.model_executor.models import registry
+
+    registry._run_in_subprocess = lambda look: look()
+
+
+def keep_kernel_overrides() -> None:
+    """Lets a second engine start in this process: vLLM 0.32 fails when it registers its CPU kernels again."""
+    from vllm.platforms import current_platform
+
+    type(current_platform).register_triton_kernel_overrides = classmethod(lambda _: None)
+
+
+def run_plan(plan: ProbePlan, records: Records, tracer: Tracer) -> None:
+    """Every engine of the plan, one after the other."""
+    inspect_models_here()
+    for engine_plan in plan.engines:
+        started = time.monotonic()
+        args = list(_fill_in(engine_plan.args, plan))
+        try:
+            engine = start_engine(args)
+        except REFUSALS as error:
+            if not engine_plan.may_refuse:
+                raise
+            message = f"{type(error).__name__}: {error}"[:2000]
+            records.write("refusal", engine=engine_plan.name, message=message)
+            continue
+        records.write(
+            "started",
+            name=engine_plan.name,
+            ready_s=round(time.monotonic() - started, 1),
+            caches_prefixes=bool(engine.vllm_config.cache_config.enable_prefix_caching),
+        )
+        if tracer.coverage is not None:
+            tracer.coverage.switch(engine_plan.name)
+        EngineProbe(engine, engine_plan, records, tracer).run()
+        engine.engine_core.shutdown()
+        del engine
+        keep_kernel_overrides()
+    if tracer.coverage is not None:
+        tracer.coverage.save()
+
+
+def _fill_in(args: Sequence[str], plan: ProbePlan) -> Iterator[str]:
+    for argument in args:
+        yield argument.replace("{model}", plan.model_dir).replace("{bystander}", plan.bystander_dir)
+
+
+def main() -> None:
+    """Reads the plan and runs it."""
+    plan = ProbePlan.model_validate_json(Path(sys.argv[1]).read_bytes())
+    tracer = active()
+    if tracer is None:
+        raise RuntimeError("a probe needs a tracer")
+    with (tracer.settings.ledger_dir / RECORDS).open("w", encoding="utf-8") as file:
+        records = Records(file)
+        run_plan(plan, records, tracer)
+        records.write("end")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,252 @@
+"""Compares an arm's probe with its twin's, step by step: what each step was handed, and what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, zip_longest
+
+import numpy as np
+from numpy.typing import NDArray
+
+from harness.engine.probe.cache_layout import (
+    CacheLayout,
+    Mask,
+    largest_difference,
+    numbers_of,
+    parse_layout,
+    split_pages,
+    word_of,
+)
+from harness.engine.probe.canary import canary_words
+from harness.engine.probe.recording import Changes, Observed, RecordedStep, Recording
+from harness.model.probe import Distance, HandoverStep
+
+Taken = tuple[RecordedStep, Changes, Changes]
+"""A step, the changes of the cache before its forward call, and those of the call."""
+
+
+@dataclass(slots=True)
+class _Gathered:
+    """A distance that grows buffer by buffer."""
+
+    num_words: int = 0
+    num_differing: int = 0
+    largest: float = 0.0
+    worst: str = ""
+
+    def add(self, ours: NDArray[np.generic], theirs: NDArray[np.generic], what: str) -> None:
+        count, largest = largest_difference(ours, theirs)
+        self.num_words += ours.size
+        self.num_differing += count
+        if count and (largest > self.largest or not self.worst):
+            self.largest, self.worst = largest, what
+
+    @property
+    def distance(self) -> Distance:
+        return Distance(
+            num_words=self.num_words,
+            num_differing=self.num_differing,
+            largest=self.largest,
+            worst=self.worst,
+        )
+
+
+class _Replay:
+    """One arm's cache as it was at each moment."""
+
+    def __init__(self, layout: CacheLayout) -> None:
+        self.layout = layout
+        self.words = [canary_words(size, layout.seed) for size in layout.num_words]
+        self.written = [np.zeros(size, dtype=np.bool_) for size in layout.num_words]
+        """Words that a forward call has ever changed."""
+        self._by_owner = [np.zeros(size, dtype=np.bool_) for size in layout.num_words]
+        self._owners: dict[int, str] = {}
+
+    def apply(self, changes: Changes, *, by_forward: bool) -> None:
+        """Makes the changes."""
+        for storage, (where, values) in enumerate(changes):
+            self.words[storage][where] = values
+            if by_forward:
+                self.written[storage][where] = True
+                self._by_owner[storage][where] = True
+
+    def note_owners(self, owners: Mapping[int, tuple[str, int]]) -> None:
+        """Forgets what was written in pages that have another owner now."""
+        for page, (owner, _) in owners.items():
+            if self._owners.get(page) != owner:
+                self._owners[page] = owner
+                for words, page_words in zip(self._by_owner, self.layout.page_words, strict=True):
+                    words[page * page_words : (page + 1) * page_words] = False
+
+    def written_by_owner(self, storage: int, page: int) -> Mask:
+        """[page_words] which words of a page forward calls changed for its present owner."""
+        page_words = self.layout.page_words[storage]
+        return self._by_owner[storage][page * page_words : (page + 1) * page_words]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pair:
+    """An arm and its twin on one engine."""
+
+    ours: _Replay
+    theirs: _Replay
+
+    def compare_starts(self, ours: Observed, theirs: Observed, names: Sequence[str]) -> Distance:
+        """The states and windows that the step starts from. Steps must agree in their numbers of starts."""
+        layout, gathered = self.ours.layout, _Gathered()
+        for layer, starts in ours.starts.items():
+            for index, (our, their) in enumerate(zip(starts, theirs.starts[layer], strict=True)):
+                for view in layout.views[layer]:
+                    # A layer with several tensors keeps its convolution window in the first.
+                    is_window = view.index == 0 and len(layout.views[layer]) > 1
+                    elements = view.elements(layout.window_of(layer, our[2]) if is_window else None)
+                    theirs_at = view.elements(layout.window_of(layer, their[2]) if is_window else None)
+                    page = 1 if is_window else 0
+                    gathered.add(
+                        self._numbers(self.ours, layer, our[page], view.index, elements),
+                        self._numbers(self.theirs, layer, their[page], view.index, theirs_at),
+                        f"{names[index] if index < len(names) else index}, {layer}.kv_cache[{view.index}]",
+                    )
+        return gathered.distance
+
+    def compare_history(self, ours: Observed, theirs: Observed, step: RecordedStep) -> Distance:
+        """The cache rows of the tokens before, as far as the twin ever wrote the words that hold them."""
+        gathered = _Gathered()
+        for layer, pages in ours.history.items():
+            view = self.ours.layout.views[layer][0]
+            storage, page_words = view.storage, self.ours.layout.page_words[view.storage]
+            for our, their in zip(pages, theirs.history[layer], strict=True):
+                begin = their * page_words
+                written = self.theirs.written[storage][begin : begin + page_words]
+                elements = view.elements()
+                elements = elements[written[word_of(view, elements)]]
+                owner = ours.owners.get(our, ("", 0))[0]
+                gathered.add(
+                    self._numbers(self.ours, layer, our, view.index, elements),
+                    self._numbers(self.theirs, layer, their, view.index, elements),
+                    f"{step.names.get(owner, owner)}, {layer}",
+                )
+        return gathered.distance
+
+    @staticmethod
+    def _numbers(
+        replay: _Replay, layer: str, page: int, index: int, elements: NDArray[np.int64]
+    ) -> NDArray[np.generic]:
+        layout = replay.layout
+        view = layout.views[layer][index]
+        return numbers_of(replay.words[view.storage], page, layout.page_words[view.storage], view, elements)
+
+    def bytes_beyond(self, ours: Taken, theirs: Taken) -> dict[str, int]:
+        """By cache layer: bytes of its own blocks that our step changed, and that the twin neither changed in the
+        step nor for the same request before, as a row of a rejected draft is."""
+        layout, found = self.ours.layout, {}
+        assert ours[0].observed is not None and theirs[0].observed is not None
+        for layer in ours[0].observed.history:
+            storage = layout.storage_of(layer)
+            page_words = layout.page_words[storage]
+            their_words = dict(split_pages(theirs[2][storage][0], page_words))
+            our_words = dict(split_pages(ours[2][storage][0], page_words))
+            beyond = 0
+            for our, their in zip(
+                ours[0].observed.writable[layer], theirs[0].observed.writable[layer], strict=False
+            ):
+                expected = self.theirs.written_by_owner(storage, their).copy()
+                expected[their_words.get(their, [])] = True
+                beyond += int((~expected[our_words.get(our, [])]).sum())
+            if beyond:
+                found[layer] = 4 * int(beyond)
+        return found
+
+
+def compare_engines(arm: Recording, twin: Recording, engine: str) -> Iterator[HandoverStep]:
+    """The steps of one engine, in order, as both arms took them.
+
+    Once the arms of a scenario do not compute the same any more, its later steps are marked so and not compared.
+    """
+    ours, theirs = (_Replay(parse_layout(r.layouts[engine])) for r in (arm, twin))
+    pair = _Pair(ours=ours, theirs=theirs)
+    scenarios = zip_longest(_by_scenario(arm, engine), _by_scenario(twin, engine))
+    for our_steps, their_steps in scenarios:
+        if our_steps is None or their_steps is None:
+            return
+        in_step = True
+        for our, their in zip_longest(our_steps, their_steps):
+            if our is None or their is None:
+                replay, (_, before, by_call) = (ours, our) if their is None else (theirs, their)
+                replay.apply(before, by_forward=False)
+                replay.apply(by_call, by_forward=True)
+                continue
+            found = _compare_step(pair, our, their, in_step)
+            in_step = found.same_work and not found.other_token
+            yield found
+
+
+def _by_scenario(recording: Recording, engine: str) -> Iterator[Iterator[Taken]]:
+    steps = [s for s in recording.steps_of(engine) if s.observed is not None]
+    taken = ((s, *c) for s, c in zip(steps, recording.changes_of(engine), strict=True))
+    for _, group in groupby(taken, key=lambda t: t[0].scenario):
+        yield group
+
+
+def _compare_step(pair: _Pair, ours: Taken, theirs: Taken, in_step: bool) -> HandoverStep:
+    step, twin_step = ours[0], theirs[0]
+    pair.ours.apply(ours[1], by_forward=False)
+    pair.theirs.apply(theirs[1], by_forward=False)
+    same_work = in_step and describe_work(step) == describe_work(twin_step)
+    nothing = Distance(num_words=0, num_differing=0, largest=0.0)
+    states, caches, beyond, other, gap = nothing, nothing, dict[str, int](), "", None
+    if twin_step.observed is not None:
+        pair.theirs.note_owners(twin_step.observed.owners)
+    if same_work and step.observed is not None and twin_step.observed is not None:
+        names = [step.names.get(r.request_id, "") for r in step.row.requests if r.num_computed_tokens]
+        states = pair.compare_starts(step.observed, twin_step.observed, names)
+        caches = pair.compare_history(step.observed, twin_step.observed, step)
+        beyond = pair.bytes_beyond(ours, theirs)
+        other, gap = find_other_token(step, twin_step)
+    pair.ours.apply(ours[2], by_forward=True)
+    pair.theirs.apply(theirs[2], by_forward=True)
+    return HandoverStep(
+        engine=step.engine,
+        scenario=step.scenario,
+        position=step.position,
+        same_work=same_work,
+        num_starts=sum(1 for r in step.row.requests if r.num_computed_tokens),
+        states=states,
+        caches=caches,
+        num_bytes_beyond=beyond,
+        other_token=other,
+        top_gap=gap,
+    )
+
+
+def describe_work(step: RecordedStep) -> tuple[object, ...]:
+    """What a step computes, apart from where its slots lie: equal for two arms that are in step."""
+    requests = tuple(
+        (
+            step.names.get(r.request_id, ""),
+            r.num_computed_tokens,
+            r.num_scheduled_tokens,
+            r.num_prefill_tokens,
+            r.num_draft_tokens,
+        )
+        for r in step.row.requests
+    )
+    seen = step.observed
+    if seen is None:
+        return (step.scenario, step.position, requests)
+    starts = {layer: [start[2] for start in found] for layer, found in seen.starts.items()}
+    sizes = {layer: len(pages) for layer, pages in seen.history.items()}
+    return (step.scenario, step.position, requests, starts, sizes)
+
+
+def find_other_token(ours: RecordedStep, theirs: RecordedStep) -> tuple[str, float | None]:
+    """The first request whose tokens of the step differ, and the twin's gap there; ("", None) when all agree."""
+    for name, expected in theirs.tokens.items():
+        found = ours.tokens.get(name, ())
+        if found != expected:
+            pairs = enumerate(zip(found, expected, strict=False))
+            at = next((i for i, (a, b) in pairs if a != b), min(len(found), len(expected)))
+            gaps = theirs.gaps.get(name, ())
+            return name, gaps[at] if at < len(gaps) else None
+    return "", None

@@ -1,0 +1,98 @@
+"""Attributes of values."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from harness.facts.python_effects.values import (
+    NOTHING_KNOWN,
+    Bases,
+    Builtin,
+    Constant,
+    Imported,
+    Namespace,
+    OwnClass,
+    OwnFunction,
+    OwnInstance,
+    OwnModule,
+    Shared,
+    Value,
+    Values,
+)
+
+if TYPE_CHECKING:
+    from harness.facts.python_effects.resolve import Resolver
+
+_DICTIONARIES = ("__dict__", "__globals__", "f_globals", "f_locals", "f_builtins")
+_SAME = ("__wrapped__", "__func__")
+
+
+def attribute_of(resolver: Resolver, value: Value, name: str) -> Values:
+    """What the attribute `name` of `value` may be."""
+    match value:
+        case Imported() | Shared():
+            return _of_foreign(resolver, value, name)
+        case Builtin(name=owner):
+            return frozenset({Imported(f"builtins.{owner}.{name}")})
+        case OwnModule(module=module):
+            return frozenset({value}) if name == "__dict__" else resolver.module_attribute(module, name)
+        case OwnInstance(node=node, module=module) if name == "__class__":
+            return frozenset({OwnClass(node, module)})
+        case OwnClass() | OwnInstance():
+            own = OwnClass(value.node, value.module)
+            if name in ("__bases__", "__mro__", "mro", "__base__"):
+                return resolver.bases(own) if name == "__base__" else frozenset({Bases(own)})
+            found = _of_class(resolver, own, name)
+            return _read_properties(resolver, found) if isinstance(value, OwnInstance) else found
+        case Bases() if name == "mro":
+            return frozenset({value})
+        case OwnFunction(module=module) if name == "__globals__":
+            return frozenset({OwnModule(module)})
+    return NOTHING_KNOWN
+
+
+def _read_properties(resolver: Resolver, values: Values) -> Values:
+    """The values, properties replaced by what they return."""
+    found: set[Value] = set()
+    for value in values:
+        if isinstance(value, OwnFunction) and _is_property(value.node):
+            found |= resolver.returned(value)
+        else:
+            found.add(value)
+    return frozenset(found)
+
+
+def _is_property(node: ast.AST) -> bool:
+    """Whether reading the attribute calls the function."""
+    return isinstance(node, ast.FunctionDef) and any(
+        (d.attr if isinstance(d, ast.Attribute) else getattr(d, "id", "")) in ("property", "cached_property")
+        for d in node.decorator_list
+    )
+
+
+def _of_foreign(resolver: Resolver, value: Imported | Shared, name: str) -> Values:
+    if name in _DICTIONARIES:
+        return frozenset({Namespace(value)})
+    if name in _SAME:
+        return frozenset({value})
+    if isinstance(value, Shared):
+        return frozenset({Shared(f"{value.name}.{name}")})
+    return resolver.named(f"{value.name}.{name}")
+
+
+def _of_class(resolver: Resolver, own: OwnClass, name: str) -> Values:
+    """What the class body, `self.name = ...` in its methods, or its own bases say."""
+    scope = own.module.inner[own.node]
+    found: set[Value] = set()
+    for binding in scope.bindings.get(name, ()):
+        found |= resolver.bound(binding)
+    for node, site in resolver.instance_writes(scope, name):
+        found |= resolver.evaluate(node, site)
+    if found:
+        return frozenset(found)
+    bases = resolver.bases(own) if own.node.bases else frozenset()
+    for base in bases:
+        if isinstance(base, OwnClass) and base != own:
+            found |= attribute_of(resolver, base, name)
+    return frozenset(found) if found - {Constant(None)} else NOTHING_KNOWN

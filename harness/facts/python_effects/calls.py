@@ -1,0 +1,210 @@
+"""What a call returns: of a judged function, of one that imports, looks up or copies, and of any other."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from harness.facts.python_effects.containers import subscript_values
+from harness.facts.python_effects.flow import own_statements
+from harness.facts.python_effects.scopes import Site
+from harness.facts.python_effects.values import (
+    NOTHING_KNOWN,
+    UNKNOWN,
+    Builtin,
+    Constant,
+    Imported,
+    Items,
+    Made,
+    Namespace,
+    OwnClass,
+    OwnFunction,
+    OwnInstance,
+    OwnModule,
+    Shared,
+    Value,
+    Values,
+    texts,
+    union,
+)
+
+if TYPE_CHECKING:
+    from harness.facts.python_effects.resolve import Resolver
+
+_COPIES = frozenset({"list", "tuple", "set", "frozenset", "sorted", "dict"})
+_PASSED_THROUGH = _COPIES | {"iter", "reversed", "next"}
+_GETTER = re.compile(r"_*(get|current|lookup|find)([_A-Z]\w*)?$")
+_TRANSPARENT = frozenset(
+    {"property", "cached_property", "staticmethod", "classmethod", "cache", "lru_cache", "override", "final"}
+)
+_BUILTINS_THAT_MATTER = _PASSED_THROUGH | {"__import__", "getattr", "globals", "vars", "type"}
+_TAKES_FIRST = re.compile(
+    r"^builtins\.|^logging\.getLogger$|^importlib\.import_module$|library\.Library$|^inspect\.(getmodule|unwrap)$"
+)
+_VIEWS = frozenset({"values", "keys", "items", "copy"})
+
+
+def returned_values(resolver: Resolver, function: OwnFunction) -> Values:
+    """What a call of a judged function returns."""
+    node, module = function.node, function.module
+    scope = module.inner[node]
+    if isinstance(node, ast.Lambda):
+        return resolver.evaluate(
+            node.body, Site(scope, module.sites[node].block, module.sites[node].position)
+        )
+    if isinstance(node, ast.AsyncFunctionDef) or not all(map(_keeps_result, node.decorator_list)):
+        return NOTHING_KNOWN
+    statements = list(own_statements(node))
+    yields = [
+        Items((part.value,), module.sites[statement])
+        for statement in statements
+        for part in [getattr(statement, "value", None)]
+        if isinstance(part, ast.Yield) and part.value is not None
+    ]
+    if yields:
+        return frozenset(yields)
+    results = [
+        resolver.evaluate(statement.value, module.sites[statement])
+        for statement in statements
+        if isinstance(statement, ast.Return) and statement.value is not None
+    ]
+    return union(results) if results else frozenset({Constant(None)})
+
+
+def call_values(resolver: Resolver, node: ast.Call, site: Site) -> Values:
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS | {"get"}:
+        owner = resolver.evaluate(node.func.value, site)
+        of_container = all(isinstance(v, (Items, Namespace)) or v == Imported("sys.modules") for v in owner)
+        if of_container and node.func.attr == "get" and node.args:
+            return subscript_values(resolver, owner, resolver.evaluate(node.args[0], site))
+        if of_container and node.func.attr in _VIEWS and not node.args:
+            return _view(owner, node.func.attr)
+    return union(_called(resolver, value, node, site) for value in resolver.evaluate(node.func, site))
+
+
+def _called(resolver: Resolver, value: Value, node: ast.Call, site: Site) -> Values:
+    match value:
+        case OwnFunction():
+            return returned_values(resolver, value)
+        case OwnClass(node=own, module=module):
+            return frozenset({OwnInstance(own, module)})
+        case Imported() | Builtin():
+            return _called_foreign(resolver, value, node, site)
+        case Made(name="operator.attrgetter") if isinstance(node.func, ast.Call) and node.args:
+            found = resolver.evaluate(node.args[0], site)
+            for path in texts(resolver.evaluate(node.func.args[0], site)) if node.func.args else ():
+                for name in path.split("."):
+                    found = resolver.attribute(found, name)
+            return found
+    return NOTHING_KNOWN
+
+
+def _called_foreign(resolver: Resolver, value: Imported | Builtin, node: ast.Call, site: Site) -> Values:
+    """What a function of Python or of another package returns."""
+    if isinstance(value, Builtin) and value.name not in _BUILTINS_THAT_MATTER:
+        return NOTHING_KNOWN
+    if isinstance(value, Imported) and not _TAKES_FIRST.search(value.name):
+        return _result_of(value.name)
+    first = resolver.evaluate(node.args[0], site) if node.args else NOTHING_KNOWN
+    match value:
+        case Builtin(name="__import__") | Imported(name="builtins.__import__"):
+            return _import_call(resolver, node, first, site, whole=len(node.args) + len(node.keywords) > 1)
+        case Imported(name="importlib.import_module"):
+            return _import_call(resolver, node, first, site, whole=True)
+        case Builtin(name="getattr") | Imported(name="builtins.getattr") if len(node.args) >= 2:
+            found = [resolver.attribute(first, name) for name in texts(resolver.evaluate(node.args[1], site))]
+            rest = [resolver.evaluate(node.args[2], site)] if len(node.args) > 2 else []
+            return union([*found, *rest]) if found else _some_attribute(first)
+        case Builtin(name="globals"):
+            return frozenset({OwnModule(site.scope.module)})
+        case Imported(name="logging.getLogger"):
+            return _logger(resolver, texts(first), bool(node.args))
+        case Builtin(name="vars") if node.args:
+            return resolver.attribute(first, "__dict__")
+        case Builtin(name="type") if len(node.args) == 1:
+            return resolver.attribute(first, "__class__")
+        case Builtin(name=name) if name in _PASSED_THROUGH and node.args:
+            if name == "next":
+                return resolver.elements(first)
+            return _copied(first) if name in _COPIES else first
+        case Imported(name=name) if name.endswith("library.Library") and texts(first):
+            return frozenset({Made(f"torch.library.Library({texts(first)[0]})")})
+        case Imported(name="inspect.getmodule") | Imported(name="inspect.unwrap"):
+            return first
+        case Imported(name=name):
+            return _result_of(name)
+    return NOTHING_KNOWN
+
+
+def _logger(resolver: Resolver, names: tuple[str, ...], is_named: bool) -> Values:
+    """A logger: the subject's own under a name of its modules or `__name__`, otherwise one of others."""
+    if names and not any(name in resolver.owned for name in names):
+        return frozenset({Shared(f"logging.getLogger({names[0]!r})")})
+    return frozenset({Made("logging.getLogger") if is_named else Shared("logging.getLogger()")})
+
+
+def _view(owner: Values, name: str) -> Values:
+    """`keys()`, `values()`, `items()` or a copy of a dictionary."""
+    views: set[Value] = set()
+    for value in owner:
+        if isinstance(value, Items) and value.keys is not None and name in ("keys", "items"):
+            keys = tuple(key for key in value.keys if key is not None)
+            views.add(Items(keys if name == "keys" else (*keys, *value.elements), value.site))
+        else:
+            views.add(value)
+    return frozenset(views)
+
+
+def _import_call(resolver: Resolver, node: ast.Call, first: Values, site: Site, *, whole: bool) -> Values:
+    names = texts(first)
+    if not names:
+        return NOTHING_KNOWN
+    found = []
+    for name in names:
+        if name.startswith("."):
+            package = texts(resolver.evaluate(node.args[1], site)) if len(node.args) > 1 else ()
+            base = package[0] if package else site.scope.module.package
+            up = len(name) - len(name.lstrip(".")) - 1
+            kept = base.split(".")[: len(base.split(".")) - up]
+            name = ".".join([*kept, name.lstrip(".")])
+        found.append(resolver.named(name if whole else name.partition(".")[0]))
+    return union(found)
+
+
+def _keeps_result(decorator: ast.expr) -> bool:
+    """Whether a decorated function still returns what its text says."""
+    name = decorator.func if isinstance(decorator, ast.Call) else decorator
+    last = name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
+    return last in _TRANSPARENT
+
+
+def _copied(values: Values) -> Values:
+    """A new container with the same elements: what is written to it reaches nobody else."""
+    return frozenset(
+        Made("copy")
+        if isinstance(v, (Imported, Shared, Namespace)) and not getattr(v, "name", "").endswith("()")
+        else v
+        for v in values
+    )
+
+
+def _some_attribute(values: Values) -> Values:
+    """An attribute whose name the text does not say."""
+    return frozenset(
+        Imported(f"{v.name}.…")
+        if isinstance(v, Imported)
+        else Shared(f"{v.name}.…")
+        if isinstance(v, Shared)
+        else UNKNOWN
+        for v in values
+    )
+
+
+def _result_of(name: str) -> Values:
+    last = name.rpartition(".")[2]
+    if last == "__subclasses__":
+        return frozenset({Imported(f"{name}()")})
+    if _GETTER.match(last) or name in ("sys._getframe", "inspect.currentframe", "inspect.stack"):
+        return frozenset({Shared(f"{name}()")})
+    return frozenset({Made(name)})

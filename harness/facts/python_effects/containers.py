@@ -1,0 +1,82 @@
+"""Elements of containers: what an index, a key or an iteration gives."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from harness.facts.python_effects.attributes import attribute_of
+from harness.facts.python_effects.values import (
+    NOTHING_KNOWN,
+    UNKNOWN,
+    Bases,
+    Constant,
+    Imported,
+    Items,
+    Namespace,
+    OwnModule,
+    Shared,
+    Value,
+    Values,
+    texts,
+    union,
+)
+
+if TYPE_CHECKING:
+    from harness.facts.python_effects.resolve import Resolver
+
+
+def subscript_values(resolver: Resolver, values: Values, index: Values) -> Values:
+    results = []
+    for value in values:
+        if value == Imported("builtins") and texts(index):
+            results += [resolver.attribute(frozenset({value}), name) for name in texts(index)]
+        elif isinstance(value, OwnModule) and texts(index):
+            results += [resolver.module_attribute(value.module, name) for name in texts(index)]
+        elif value == Imported("sys.modules"):
+            results += [resolver.named(name) for name in texts(index)]
+            owners = [v.name.removesuffix(".__module__") for v in index if isinstance(v, Imported)]
+            results += [frozenset({Imported(owner.rpartition(".")[0])}) for owner in owners]
+            if not texts(index) and not owners:
+                results.append(frozenset({Shared("sys.modules[…]")}))
+        elif isinstance(value, Namespace) and texts(index):
+            results += [attribute_of(resolver, value.of, name) for name in texts(index)]
+        elif isinstance(value, Items) and value.keys is not None:
+            results.append(item_values(resolver, value, index))
+        elif isinstance(value, Items):
+            whole = [v.value for v in index if isinstance(v, Constant) and isinstance(v.value, int)]
+            results.append(element_values(resolver, value, whole[0] if len(whole) == 1 else None))
+        else:
+            results.append(element_values(resolver, value, None))
+    return union(results)
+
+
+def item_values(resolver: Resolver, value: Items, index: Values) -> Values:
+    """The value under a key of a dictionary; any of them where the key cannot be told."""
+    same = [
+        element
+        for key, element in zip(value.keys or (), value.elements, strict=True)
+        if key is None or not index.isdisjoint(resolver.evaluate(key, value.site) - {UNKNOWN})
+    ]
+    return union(resolver.evaluate(e, value.site) for e in same or value.elements)
+
+
+def element_values(resolver: Resolver, value: Value, index: int | None) -> Values:
+    match value:
+        case Items(elements=elements, site=site, keys=keys):
+            plain = keys is None and not any(isinstance(e, ast.Starred) for e in elements)
+            if index is not None and plain and -len(elements) <= index < len(elements):
+                return resolver.evaluate(elements[index], site)
+            return union(
+                resolver.elements(resolver.evaluate(e.value, site))
+                if isinstance(e, ast.Starred)
+                else resolver.evaluate(e, site)
+                for e in elements
+            )
+        case Bases(of=own):
+            return resolver.bases(own)
+        case Imported(name=name) if name.endswith("()"):
+            return frozenset({Imported(f"{name}[…]")})
+        case Imported(name=name) | Shared(name=name):
+            return frozenset({Shared(f"{name}[…]")})
+    return NOTHING_KNOWN

@@ -1,0 +1,60 @@
+"""Looks for names in the Python files of others: whether an entry or a variable of that name exists already."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from harness.model.effects import FoundName, NameSearch
+
+_MAX_PLACES = 20
+_COMPUTED = re.compile(rb"[\"']((?:[A-Z][A-Z0-9]*_)+)(?:\{|%|[\"'])")
+"""The beginning of a variable's name that code completes: `f"OWN_{name}"`."""
+_COMPARES = re.compile(rb"(==|!=|\bin|\bis|\bcase|\|)$")
+_ENTERS = re.compile(
+    rb"(register\w*\(|add_argument\(|model_type\s*(:\s*\w+\s*)?=|getenv\(|environ(\.get\(|\[))$"
+)
+
+
+def search_names(names: Iterable[str], files: Mapping[str, bytes]) -> tuple[NameSearch, ...]:
+    """Where each name stands in quotes in the files, those written like keys first.
+
+    A name in capitals is found as well where code computes names that begin as it does.
+
+    Args:
+        names: what to look for.
+        files: Python text by place.
+    """
+    wanted = sorted(set(names))
+    found: dict[str, list[FoundName]] = {name: [] for name in wanted}
+    if wanted:
+        quoted = b"|".join(re.escape(name.encode()) for name in wanted)
+        pattern = re.compile(rb"([\"'])(" + quoted + rb")\1")
+        for path, content in files.items():
+            for match in pattern.finditer(content):
+                found[match[2].decode()].append(_found(path, content, match, is_key=_is_key(content, match)))
+            for match in _COMPUTED.finditer(content):
+                for name in wanted:
+                    if name.startswith(match[1].decode()):
+                        found[name].append(_found(path, content, match, is_key=False))
+    return tuple(
+        NameSearch(
+            name=name,
+            found=tuple(sorted(found[name], key=lambda f: (not f.is_key, f.place))[:_MAX_PLACES]),
+        )
+        for name in wanted
+    )
+
+
+def _found(path: str, content: bytes, match: re.Match[bytes], *, is_key: bool) -> FoundName:
+    line = content.count(b"\n", 0, match.start()) + 1
+    return FoundName(place=f"{path}:{line}", is_key=is_key)
+
+
+def _is_key(content: bytes, match: re.Match[bytes]) -> bool:
+    """Whether the quoted name stands where an entry's name does."""
+    after = content[match.end() : match.end() + 8].lstrip(b" \t")
+    before = content[max(match.start() - 60, 0) : match.start()].rstrip()
+    if after.startswith(b":") and not _COMPARES.search(before):
+        return True
+    return re.match(rb"\]\s*=(?!=)", after) is not None or _ENTERS.search(before) is not None

@@ -1,0 +1,246 @@
+"""Evaluates expressions over the judged files: names, imports, aliases, simple local flows and calls between them."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable
+
+from harness.facts.python_effects.attributes import attribute_of
+from harness.facts.python_effects.calls import call_values, returned_values
+from harness.facts.python_effects.containers import element_values, subscript_values
+from harness.facts.python_effects.flow import index_instance_writes, is_same_run, reaching_bindings
+from harness.facts.python_effects.parameters import parameter_values
+from harness.facts.python_effects.scopes import (
+    Binding,
+    Module,
+    Scope,
+    Site,
+)
+from harness.facts.python_effects.values import (
+    NOTHING_KNOWN,
+    Builtin,
+    Constant,
+    Imported,
+    Items,
+    OwnClass,
+    OwnFunction,
+    OwnModule,
+    Shared,
+    Values,
+    texts,
+    union,
+)
+
+_MAX_DEPTH = 40
+_MAX_VALUES = 12
+_MAX_STEPS = 1000
+"""Expressions that one question may look at; beyond them the answer is that anything is possible."""
+_MAPPING = (Builtin("map"), Builtin("filter"))
+
+
+class Resolver:
+    """The values of expressions in a set of modules."""
+
+    def __init__(self, modules: Iterable[Module]) -> None:
+        """A resolver over the judged modules; only owned ones count as the subject's own."""
+        self.modules = tuple(modules)
+        self.owned = {m.name: m for m in self.modules if m.is_owned}
+        self.scopes = {node: scope for m in self.modules for node, scope in m.inner.items()}
+        self._known: dict[ast.expr, Values] = {}
+        self._open: set[ast.expr] = set()
+        self._depth = self._steps = self._cuts = 0
+        self._instance_writes = index_instance_writes(self.modules)
+        self._calls: dict[ast.AST, list[tuple[ast.Call, Site]]] = {}
+        self._mapped: dict[ast.AST, list[tuple[ast.expr, Site]]] = {}
+        self.parameters_count = False
+        self._index_calls()
+        self._known.clear()
+        self.parameters_count = True
+
+    def callers(self, function: ast.AST) -> list[tuple[ast.Call, Site]]:
+        """Calls of a function (for a class: of its constructor) in the judged files."""
+        return self._calls.get(function, [])
+
+    def evaluate(self, node: ast.expr, site: Site) -> Values:
+        """What `node` may stand for at `site`; holds `UNKNOWN` where something else is possible."""
+        if node in self._known:
+            return self._known[node]
+        if self._depth == 0:
+            self._steps = self._cuts = 0
+        self._steps += 1
+        if node in self._open:
+            return NOTHING_KNOWN
+        if self._depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
+            self._cuts += 1
+            return NOTHING_KNOWN
+        self._open.add(node)
+        self._depth += 1
+        cuts = self._cuts
+        try:
+            values = self._bounded(self._evaluate(node, site))
+        finally:
+            self._open.discard(node)
+            self._depth -= 1
+        if self._depth == 0 or self._cuts == cuts:
+            self._known[node] = values
+        return values
+
+    def mapped(self, function: ast.AST) -> list[tuple[ast.expr, Site]]:
+        """Containers whose elements `map` or `filter` give a judged function."""
+        return self._mapped.get(function, [])
+
+    def instance_writes(self, scope: Scope, name: str) -> list[tuple[ast.expr, Site]]:
+        """What methods of a class assign to `self.name`."""
+        return self._instance_writes.get((scope, name), [])
+
+    def named(self, dotted: str) -> Values:
+        """What a dotted name of an import stands for: a module of the subject, something in one, or another's."""
+        parts = dotted.split(".")
+        for length in range(len(parts), 0, -1):
+            module = self.owned.get(".".join(parts[:length]))
+            if module is not None:
+                values: Values = frozenset({OwnModule(module)})
+                for name in parts[length:]:
+                    values = self.attribute(values, name)
+                return values
+        return frozenset({Imported(dotted)})
+
+    def attribute(self, values: Values, name: str) -> Values:
+        """An attribute of each value."""
+        return union(attribute_of(self, value, name) for value in values)
+
+    def elements(self, values: Values, index: int | None = None) -> Values:
+        """What an iteration over the values gives, or the item at one index."""
+        return union(element_values(self, value, index) for value in values)
+
+    def module_attribute(self, module: Module, name: str) -> Values:
+        """A global of one of the judged modules."""
+        bindings = module.root.bindings.get(name)
+        if bindings:
+            return union(self.bound(b) for b in bindings)
+        inside = self.owned.get(f"{module.name}.{name}")
+        if inside is not None:
+            return frozenset({OwnModule(inside)})
+        if module.star_imports and self._depth < _MAX_DEPTH:
+            return union(self.attribute(self.named(star), name) for star in module.star_imports)
+        return NOTHING_KNOWN
+
+    def bound(self, binding: Binding) -> Values:
+        """What a binding gives its name."""
+        match binding.kind:
+            case "import":
+                return self.named(binding.dotted)
+            case "value" if isinstance(binding.node, ast.expr):
+                values = self.evaluate(binding.node, binding.site)
+                return values if binding.index is None else self.elements(values, binding.index)
+            case "element" if isinstance(binding.node, ast.expr):
+                each = self.elements(self.evaluate(binding.node, binding.site))
+                return each if binding.index is None else self.elements(each, binding.index)
+            case "definition" if isinstance(binding.node, ast.ClassDef):
+                return frozenset({OwnClass(binding.node, binding.site.scope.module)})
+            case "definition" if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                return frozenset({OwnFunction(binding.node, binding.site.scope.module)})
+        return NOTHING_KNOWN
+
+    def lookup(self, name: str, site: Site) -> Values:
+        """What a name stands for at a place."""
+        for number, scope in enumerate(site.scope.chain()):
+            if number and scope.kind == "class":
+                continue
+            if name in site.scope.global_names and scope.kind != "module":
+                continue
+            if found := scope.bindings.get(name):
+                reaching = reaching_bindings(found, site) if is_same_run(scope, site.scope) else found
+                return union(
+                    parameter_values(self, name, b) if b.kind == "parameter" else self.bound(b)
+                    for b in reaching
+                )
+        if name == "__builtins__":
+            return frozenset({Imported("builtins")})
+        if hasattr(builtins, name):
+            return frozenset({Builtin(name)})
+        stars = site.scope.module.star_imports
+        if stars:
+            return union(self.attribute(self.named(star), name) for star in stars) | NOTHING_KNOWN
+        return NOTHING_KNOWN
+
+    def returned(self, function: OwnFunction) -> Values:
+        """What a call of a judged function returns."""
+        return returned_values(self, function)
+
+    def _index_calls(self) -> None:
+        """Which judged function each call may reach; parameters count as unknown meanwhile."""
+        for module in self.modules:
+            for node, site in module.visits:
+                if not isinstance(node, ast.Call):
+                    continue
+                for value in self.evaluate(node.func, site):
+                    if value in _MAPPING and len(node.args) > 1:
+                        for mapped in self.evaluate(node.args[0], site):
+                            if isinstance(mapped, OwnFunction):
+                                self._mapped.setdefault(mapped.node, []).append((node.args[1], site))
+                    if isinstance(value, OwnFunction):
+                        self._calls.setdefault(value.node, []).append((node, site))
+                    elif isinstance(value, OwnClass):
+                        for init in attribute_of(self, value, "__init__"):
+                            if isinstance(init, OwnFunction):
+                                self._calls.setdefault(init.node, []).append((node, site))
+
+    def _evaluate(self, node: ast.expr, site: Site) -> Values:
+        match node:
+            case ast.Name(id=name):
+                return self.lookup(name, site)
+            case ast.Attribute(value=value, attr=name):
+                return self.attribute(self.evaluate(value, site), name)
+            case ast.Constant(value=str() | int() | float() | None as literal):
+                return frozenset({Constant(literal)})
+            case ast.Call():
+                return call_values(self, node, site)
+            case ast.Subscript(value=value, slice=index):
+                return subscript_values(self, self.evaluate(value, site), self.evaluate(index, site))
+            case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
+                return frozenset({Items(tuple(elements), site)})
+            case ast.Dict(keys=keys, values=elements):
+                return frozenset({Items(tuple(elements), site, keys=tuple(keys))})
+            case ast.BoolOp(values=parts):
+                return union(self.evaluate(part, site) for part in parts)
+            case ast.IfExp(body=body, orelse=other):
+                return self.evaluate(body, site) | self.evaluate(other, site)
+            case ast.NamedExpr(value=value) | ast.Await(value=value) | ast.Starred(value=value):
+                return self.evaluate(value, site)
+            case ast.Lambda():
+                return frozenset({OwnFunction(node, site.scope.module)})
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return _concatenated(self.evaluate(left, site), self.evaluate(right, site))
+            case ast.JoinedStr(values=parts):
+                return self._formatted(parts, site)
+            case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
+                inner = Site(site.scope.module.inner[node], site.block, site.position)
+                return frozenset({Items((element,), inner)})
+        return NOTHING_KNOWN
+
+    def _formatted(self, parts: list[ast.expr], site: Site) -> Values:
+        text: Values = frozenset({Constant("")})
+        for part in parts:
+            value = part.value if isinstance(part, ast.FormattedValue) else part
+            text = _concatenated(text, self.evaluate(value, site))
+        return text
+
+    def bases(self, own: OwnClass) -> Values:
+        """The base classes that a class names."""
+        site = own.module.sites[own.node]
+        return union(self.evaluate(base, site) for base in own.node.bases)
+
+    def _bounded(self, values: Values) -> Values:
+        """At most a dozen values; of more, those that lead outside are kept."""
+        if len(values) <= _MAX_VALUES:
+            return values
+        foreign = sorted((v for v in values if isinstance(v, (Imported, Shared))), key=lambda v: v.name)
+        return frozenset(foreign[:_MAX_VALUES]) | NOTHING_KNOWN
+
+
+def _concatenated(left: Values, right: Values) -> Values:
+    known = frozenset(Constant(a + b) for a in texts(left) for b in texts(right))
+    is_whole = len(texts(left)) == len(left) and len(texts(right)) == len(right)
+    return known if known and is_whole else known | NOTHING_KNOWN

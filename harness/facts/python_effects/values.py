@@ -1,0 +1,143 @@
+"""What an expression may stand for, as far as its text says."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from harness.facts.python_effects.scopes import FunctionNode, Module, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """Something of another package, by its dotted name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Builtin:
+    """A built-in function or type."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A new object that a call of `name` returned: nobody else holds it yet."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """An object that others hold as well: what a getter returned, an element of another module's container, the
+    engine's configuration."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """The dictionary of attributes of a value: `vars(x)`, `x.__dict__`, `f.__globals__`."""
+
+    of: Imported | Shared
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal."""
+
+    value: str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """A display of elements: list, tuple or set, or the values of a dictionary with their keys."""
+
+    elements: tuple[ast.expr, ...]
+    site: Site
+    keys: tuple[ast.expr | None, ...] | None = None
+    """None for what is no dictionary; a key is None where another dictionary is unpacked."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFunction:
+    """A function of the judged files."""
+
+    node: FunctionNode
+    module: Module
+
+
+@dataclass(frozen=True, slots=True)
+class OwnClass:
+    """A class of the judged files."""
+
+    node: ast.ClassDef
+    module: Module
+
+
+@dataclass(frozen=True, slots=True)
+class OwnInstance:
+    """An instance of a class of the judged files."""
+
+    node: ast.ClassDef
+    module: Module
+
+
+@dataclass(frozen=True, slots=True)
+class Bases:
+    """The base classes of a class of the judged files."""
+
+    of: OwnClass
+
+
+@dataclass(frozen=True, slots=True)
+class OwnModule:
+    """One of the subject's own modules."""
+
+    module: Module
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Anything."""
+
+
+UNKNOWN = Unknown()
+Value = (
+    Imported
+    | Builtin
+    | Made
+    | Shared
+    | Namespace
+    | Constant
+    | Items
+    | OwnFunction
+    | OwnClass
+    | OwnInstance
+    | Bases
+    | OwnModule
+    | Unknown
+)
+Values = frozenset[Value]
+NOTHING_KNOWN: Values = frozenset({UNKNOWN})
+
+
+def dotted_names(values: Values) -> tuple[str, ...]:
+    """Names of the imported things among the values, sorted."""
+    return tuple(sorted(v.name for v in values if isinstance(v, Imported)))
+
+
+def texts(values: Values) -> tuple[str, ...]:
+    """The strings among the values, sorted."""
+    return tuple(sorted(v.value for v in values if isinstance(v, Constant) and isinstance(v.value, str)))
+
+
+def union(many: Iterable[Values]) -> Values:
+    """All values together; no value at all means that nothing is known."""
+    found: set[Value] = set()
+    for values in many:
+        found |= values
+    return frozenset(found) or NOTHING_KNOWN

@@ -1,0 +1,1 @@
+"""What the Python files of a commit say, read without running them."""

@@ -1,0 +1,193 @@
+"""What calls give while the switch is off."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
+
+from harness.facts.python_source.names import dotted
+from harness.facts.python_source.off_path.knowledge import Knowledge
+from harness.facts.python_source.off_path.scopes import Function
+from harness.facts.python_source.off_path.switch import EMPTY, SWITCHES
+from harness.facts.python_source.off_path.values import (
+    ANYTHING,
+    BOTTOM,
+    PURE_BUILTINS,
+    PURE_METHODS,
+    Value,
+    combine,
+    join,
+    join_all,
+    known,
+    unknown,
+)
+
+K = TypeVar("K")
+_PROPERTIES = frozenset(("property", "cached_property", "functools.cached_property"))
+
+
+class Calls:
+    """Reads calls: of the switch's mapping, of folded built-ins, of analysed functions."""
+
+    def __init__(self, knowledge: Knowledge, attribute_value: Callable[[ast.expr, str, str], Value]) -> None:
+        self._knowledge = knowledge
+        self._attribute_value = attribute_value
+
+    def value(
+        self,
+        node: ast.Call,
+        path: str,
+        owner: Value,
+        arguments: Sequence[Value],
+        keywords: Mapping[str, Value],
+    ) -> Value:
+        """The value of a call.
+
+        Args:
+            node: the call as written.
+            path: its file.
+            owner: value of `x` in `x.method(...)`.
+            arguments: values of the positional arguments.
+            keywords: values of the named arguments.
+        """
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        absolute = self._knowledge.scopes.absolute(path, node.func)
+        if owner.mapping:
+            return self._of_mapping(method, owner, arguments, keywords)
+        if absolute in ("os.getenv", "os.environ.get") and self._knowledge.switch.kind == "env":
+            return self._of_mapping("get", SWITCHES, arguments, keywords)
+        if absolute in ("getattr", "hasattr"):
+            return self._by_name(absolute, node, path, arguments)
+        if absolute == "setattr" or method == "__setattr__":
+            if len(arguments) >= 2:
+                self._knowledge.set_by_name(arguments[-2], arguments[-1])
+            return known(None)
+        if absolute == "vars" or method == "__dict__":
+            self._knowledge.blur = "attributes are reached through their dictionary"
+        if absolute == "dict":
+            return arguments[0] if arguments and arguments[0].mapping else unknown() if arguments else EMPTY
+        if absolute in PURE_BUILTINS and not keywords and arguments:
+            return combine(PURE_BUILTINS[absolute], *arguments)
+        if method in PURE_METHODS and owner.constants is not None and not keywords:
+            return combine(lambda text, *rest: getattr(text, method)(*rest), owner, *arguments)
+        if functions := self._knowledge.functions_called(path, node.func):
+            for function in functions:
+                self._bind(function, node, arguments, keywords)
+            return join_all(self.returned(function) for function in functions)
+        return self._of_unknown(node, path, owner, arguments, keywords)
+
+    def returned(self, function: Function) -> Value:
+        """What a function returns; a call of it makes it run."""
+        self._knowledge.live.add(function.node.name)
+        value = self._knowledge.returns.get(function.key, BOTTOM)
+        if value.is_bottom and self._knowledge.calls_settled:
+            return unknown(f"what {function.qualname} returns cannot be told")
+        return value.derive()
+
+    def has_effects(self, node: ast.Call, path: str) -> bool:
+        """Whether a call does more than return a value, as far as analysed functions are called."""
+        return any(
+            self._knowledge.effects.get(f.key) for f in self._knowledge.functions_called(path, node.func)
+        )
+
+    def does_nothing(self, node: ast.Call, path: str) -> bool:
+        """Whether a call only returns a value: of analysed functions without effects, or of the environment."""
+        if self._knowledge.scopes.absolute(path, node.func) in ("os.getenv", "os.environ.get"):
+            return True
+        functions = self._knowledge.functions_called(path, node.func)
+        return bool(functions) and not any(self._knowledge.effects.get(f.key) for f in functions)
+
+    def properties(self, node: ast.Attribute) -> tuple[Function, ...]:
+        """Analysed properties of that name."""
+        if not self._knowledge.is_closed(node.attr):
+            return ()
+        found = self._knowledge.scopes.by_name.get(node.attr, ())
+        return tuple(f for f in found if any(dotted(d) in _PROPERTIES for d in f.node.decorator_list))
+
+    def _of_mapping(
+        self, method: str, owner: Value, arguments: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> Value:
+        switch = self._knowledge.switch
+        if method == "copy":
+            return owner
+        if method not in ("get", "pop", "setdefault") or not arguments:
+            return unknown(f"the switch may be in what .{method}() gives")
+        if not arguments[0].single:
+            return unknown("a key that is computed")
+        if arguments[0].constant != switch.key:
+            return ANYTHING
+        default = arguments[1] if len(arguments) > 1 else keywords.get("default", known(None))
+        return switch.get(owner, default)
+
+    def _by_name(self, name: str, node: ast.Call, path: str, arguments: Sequence[Value]) -> Value:
+        """`getattr` and `hasattr`."""
+        if len(arguments) < 2 or not arguments[1].single:
+            return unknown(f"{name} with a computed name")
+        attribute = str(arguments[1].constant)
+        if name == "hasattr":
+            closed = self._knowledge.is_closed(attribute)
+            if closed and self._knowledge.attributes.get(attribute, BOTTOM).is_bottom:
+                return known(False, derived=True)
+            return unknown(f"hasattr of {attribute}" if closed else "")
+        is_closed = self._knowledge.is_closed(attribute)
+        value = self._attribute_value(node.args[0], attribute, path)
+        if len(arguments) < 3:
+            return value
+        if is_closed and self._knowledge.attributes.get(attribute, BOTTOM).is_bottom:
+            return arguments[2].derive()
+        return join(value, arguments[2].derive()) if value.constants is not None else value
+
+    def _of_unknown(
+        self,
+        node: ast.Call,
+        path: str,
+        owner: Value,
+        arguments: Sequence[Value],
+        keywords: Mapping[str, Value],
+    ) -> Value:
+        knowledge = self._knowledge
+        for function in knowledge.constructor_called(node.func):
+            self._bind(function, node, arguments, keywords)
+        for name, value in keywords.items():
+            _record(knowledge.keywords, name, value)
+        if path in knowledge.hooks and is_changed(node, knowledge.changed_lines(path)):
+            for index, value in enumerate(arguments):
+                _record(knowledge.positions, index, value)
+        given = (owner, *arguments, *keywords.values())
+        called = dotted(node.func) or "a computed function"
+        if any(value.mapping for value in given):
+            return unknown(f"{called}(...) is given the mapping that holds the switch")
+        return unknown(next((value.taint for value in given if value.taint), ""))
+
+    def _bind(
+        self,
+        function: Function,
+        node: ast.Call,
+        arguments: Sequence[Value],
+        keywords: Mapping[str, Value],
+    ) -> None:
+        """Adds the arguments of a call to what the parameters can be."""
+        parameters = self._knowledge.parameters
+        given = dict(zip(function.parameters, arguments, strict=False)) | dict(keywords)
+        is_spread = any(isinstance(a, ast.Starred) for a in node.args) or any(
+            k.arg is None for k in node.keywords
+        )
+        for name in function.parameters:
+            if is_spread:
+                _record(parameters, (function.key, name), ANYTHING)
+            elif name in given:
+                _record(parameters, (function.key, name), given[name])
+            elif isinstance(default := function.default(name), ast.Constant):
+                _record(parameters, (function.key, name), known(default.value))
+            else:
+                _record(parameters, (function.key, name), ANYTHING)
+
+
+def is_changed(node: ast.Call, changed_lines: Collection[int]) -> bool:
+    """Whether a line of a call is one that the change wrote."""
+    return any(line in changed_lines for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+
+def _record(table: dict[K, Value], key: K, value: Value) -> None:
+    table[key] = join(table.get(key, BOTTOM), value)

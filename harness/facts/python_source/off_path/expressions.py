@@ -1,0 +1,321 @@
+"""Expressions while the switch is off: their value, and what is left of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from harness.facts.python_source.names import dotted
+from harness.facts.python_source.off_path.calls import Calls
+from harness.facts.python_source.off_path.frames import Frame
+from harness.facts.python_source.off_path.knowledge import Knowledge
+from harness.facts.python_source.off_path.switch import CONFIG_NAME, EMPTY, SWITCHES
+from harness.facts.python_source.off_path.values import (
+    ANYTHING,
+    BOTTOM,
+    COMPARISONS,
+    Value,
+    combine,
+    join,
+    join_all,
+    known,
+    unknown,
+)
+
+Reduced = tuple[Value, ast.expr]
+N = TypeVar("N", bound=ast.AST)
+
+
+class Expressions:
+    """Reads expressions with what is known."""
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        self.knowledge = knowledge
+        self.switch = knowledge.switch
+        self._calls = Calls(knowledge, self.attribute_value)
+        self._readers: dict[type[ast.expr], Callable[..., Reduced]] = {
+            ast.Constant: self._constant,
+            ast.Name: self._name,
+            ast.Attribute: self._attribute,
+            ast.Call: self._call,
+            ast.Compare: self._compare,
+            ast.BoolOp: self._bool_op,
+            ast.UnaryOp: self._unary_op,
+            ast.IfExp: self._if_exp,
+            ast.NamedExpr: self._named,
+            ast.Subscript: self._subscript,
+            ast.Tuple: self._sequence,
+            ast.List: self._sequence,
+            ast.Set: self._sequence,
+            ast.Dict: self._dict,
+            ast.Lambda: self._lambda,
+        }
+
+    def read(self, node: ast.expr, frame: Frame) -> Reduced:
+        """Value and remainder of an expression; what is known because the switch is off becomes a constant."""
+        value, left = self._readers.get(type(node), self._other)(node, frame)
+        if isinstance(left, ast.Constant) or not (value.single and value.derived and _spellable(value)):
+            return value, left
+        if self.has_effects(node, frame):
+            return value, left
+        return value, ast.copy_location(ast.Constant(value.constant), node)
+
+    def has_effects(self, node: ast.expr, frame: Frame) -> bool:
+        """Whether an expression calls an analysed function that does more than return a value."""
+        return any(self._calls.has_effects(n, frame.path) for n in ast.walk(node) if isinstance(n, ast.Call))
+
+    def attribute_value(self, node: ast.expr, attribute: str, path: str) -> Value:
+        """The value of `node.attribute` by name alone."""
+        switch = self.switch
+        if switch.kind == "additional_config" and attribute == CONFIG_NAME:
+            return SWITCHES
+        if switch.kind == "flag" and attribute == switch.name:
+            return switch.value
+        absolute = self.knowledge.scopes.absolute(
+            path, ast.Attribute(value=node, attr=attribute, ctx=ast.Load())
+        )
+        if switch.kind == "env":
+            if absolute == "os.environ":
+                return SWITCHES
+            if attribute == switch.key:
+                return self._environment_getter(node, path)
+        if absolute is not None:
+            module, _, name = absolute.rpartition(".")
+            owner = self.knowledge.scopes.tree.path_of(module)
+            if owner is not None and owner in self.knowledge.scopes.imports:
+                return self.knowledge.global_value(owner, name)
+            first = absolute.partition(".")[0]
+            if self.knowledge.scopes.is_import(path, node) and first not in self.knowledge.scopes.roots:
+                return ANYTHING
+        return self.knowledge.attribute(attribute)
+
+    def _constant(self, node: ast.Constant, _frame: Frame) -> Reduced:
+        return known(node.value), node
+
+    def _name(self, node: ast.Name, frame: Frame) -> Reduced:
+        if node.id in frame.env:
+            return frame.env[node.id], node
+        return self._global(node.id, frame.path), node
+
+    def _global(self, name: str, path: str) -> Value:
+        imported = self.knowledge.scopes.imports.get(path, {}).get(name)
+        if imported is None:
+            has = (path, name) in self.knowledge.globals
+            return self.knowledge.global_value(path, name) if has else ANYTHING
+        if imported == "os.environ" and self.switch.kind == "env":
+            return SWITCHES
+        module, _, attribute = imported.rpartition(".")
+        owner = self.knowledge.scopes.tree.path_of(module)
+        if imported == "typing.TYPE_CHECKING":
+            return known(False, derived=True)
+        if owner is None or owner not in self.knowledge.scopes.imports:
+            return ANYTHING
+        return self.knowledge.global_value(owner, attribute)
+
+    def _attribute(self, node: ast.Attribute, frame: Frame) -> Reduced:
+        if dotted(node) == "typing.TYPE_CHECKING":
+            return known(False, derived=True), node
+        inner, left = self.read(node.value, frame)
+        if node.attr == "__dict__" and frame.path in self.knowledge.hooks:
+            self.knowledge.blur = "attributes are reached through their dictionary"
+        if properties := self._calls.properties(node):
+            return join_all(map(self._calls.returned, properties)), _with(node, value=left)
+        value = self.attribute_value(node.value, node.attr, frame.path)
+        if value.constants is None and not value.mapping:
+            value = replace(value, taint=value.taint or inner.taint)
+        return value, _with(node, value=left)
+
+    def _call(self, node: ast.Call, frame: Frame) -> Reduced:
+        _, callee = self.read(node.func, frame)
+        owner = self.read(node.func.value, frame)[0] if isinstance(node.func, ast.Attribute) else ANYTHING
+        arguments = [self.read(a, frame) for a in node.args]
+        keywords = [(k.arg, *self.read(k.value, frame)) for k in node.keywords]
+        left = _with(
+            node,
+            func=callee if not isinstance(callee, ast.Constant) else node.func,
+            args=[a for _, a in arguments],
+            keywords=[
+                ast.copy_location(ast.keyword(arg=k.arg, value=a), k)
+                for k, (_, _, a) in zip(node.keywords, keywords, strict=True)
+            ],
+        )
+        values = [value for value, _ in arguments]
+        named = {name: value for name, value, _ in keywords if name is not None}
+        value = self._calls.value(node, frame.path, owner, values, named)
+        if owner.mapping or self._calls.does_nothing(node, frame.path):
+            left.is_quiet = True  # type: ignore[attr-defined]
+        return value, left
+
+    def _compare(self, node: ast.Compare, frame: Frame) -> Reduced:
+        pairs = [self.read(e, frame) for e in (node.left, *node.comparators)]
+        left = _with(node, left=pairs[0][1], comparators=[e for _, e in pairs[1:]])
+        results = []
+        for operation, (a, _), (b, _) in zip(node.ops, pairs, pairs[1:], strict=False):
+            name = type(operation).__name__
+            if b.mapping and name in ("In", "NotIn"):
+                results.append(self._contains(a, b, negated=name == "NotIn"))
+            else:
+                results.append(combine(COMPARISONS[name], a, b))
+        if len(results) == 1:
+            return results[0], left
+        return combine(lambda *found: all(found), *results), left
+
+    def _contains(self, key: Value, mapping: Value, *, negated: bool) -> Value:
+        if not key.single or key.constant != self.switch.key:
+            return unknown("" if key.single else "a key that is computed")
+        return combine(lambda found: found != negated, self.switch.contains(mapping))
+
+    def _bool_op(self, node: ast.BoolOp, frame: Frame) -> Reduced:
+        """Drops operands that decide nothing, and those after one that decides."""
+        ends_at = isinstance(node.op, ast.Or)
+        kept: list[Reduced] = []
+        last: Reduced = (ANYTHING, node)
+        for operand in node.values:
+            last = self.read(operand, frame)
+            if not last[0].derived or last[0].truth is None:
+                kept.append(last)
+            elif last[0].truth is ends_at:
+                if not kept:
+                    return last
+                if last[0].single and isinstance(last[0].constant, bool):
+                    return known(ends_at, derived=True), node
+                kept.append(last)
+                break
+        if len(kept) <= 1:
+            return kept[0] if kept else last
+        return _one_of([value for value, _ in kept]), _with(node, values=[left for _, left in kept])
+
+    def _unary_op(self, node: ast.UnaryOp, frame: Frame) -> Reduced:
+        value, left = self.read(node.operand, frame)
+        if isinstance(node.op, ast.Not):
+            truth = value.truth
+            if truth is not None:
+                return known(not truth, derived=value.derived, switched=value.switched), _with(
+                    node, operand=left
+                )
+            return combine(lambda x: not x, value), _with(node, operand=left)
+        if isinstance(node.op, ast.USub):
+            return combine(lambda x: -x, value), _with(node, operand=left)
+        return unknown(value.taint), _with(node, operand=left)
+
+    def _if_exp(self, node: ast.IfExp, frame: Frame) -> Reduced:
+        test, left_test = self.read(node.test, frame)
+        if test.is_bottom:
+            return BOTTOM, node
+        if test.truth is not None and test.derived:
+            return self.read(node.body if test.truth else node.orelse, frame)
+        body, left_body = self.read(node.body, frame)
+        orelse, left_orelse = self.read(node.orelse, frame)
+        left = _with(node, test=left_test, body=left_body, orelse=left_orelse)
+        value = join(body, orelse)
+        if value.constants is None and not value.mapping:
+            value = replace(value, taint=value.taint or test.taint)
+        if test.taint and not value.single:
+            value = unknown(test.taint)
+        return value, left
+
+    def _named(self, node: ast.NamedExpr, frame: Frame) -> Reduced:
+        value, left = self.read(node.value, frame)
+        frame.env[node.target.id] = value.derive()
+        return value, _with(node, value=left)
+
+    def _subscript(self, node: ast.Subscript, frame: Frame) -> Reduced:
+        owner, left = self.read(node.value, frame)
+        index, left_index = self.read(node.slice, frame)
+        kept = _with(node, value=left, slice=left_index)
+        if owner.mapping:
+            if index.single and index.constant == self.switch.key:
+                return self.switch.item(owner, is_caught=frame.is_caught), kept
+            return unknown("" if index.single else "a key that is computed"), kept
+        return unknown(owner.taint or index.taint), kept
+
+    def _sequence(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Reduced:
+        read = [self.read(e, frame) for e in node.elts]
+        left = _with(node, elts=[e for _, e in read])
+        if all(value.single for value, _ in read):
+            constants = tuple(value.constant for value, _ in read)
+            return replace(known(constants), derived=False), left
+        return unknown(next((value.taint for value, _ in read if value.taint), "")), left
+
+    def _dict(self, node: ast.Dict, frame: Frame) -> Reduced:
+        if not node.keys:
+            return EMPTY, node
+        return self._other(node, frame)
+
+    def _lambda(self, node: ast.Lambda, frame: Frame) -> Reduced:
+        inner = frame.captured()
+        for argument in ast.walk(node.args):
+            if isinstance(argument, ast.arg):
+                inner.env[argument.arg] = ANYTHING
+        value, body = self.read(node.body, inner)
+        return unknown(value.taint), _with(node, body=body)
+
+    def _other(self, node: ast.expr, frame: Frame) -> Reduced:
+        """Any other expression: its parts are read, its value is not known."""
+        inner = frame
+        bound = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        if bound:
+            inner = frame.copy()
+            inner.env.update(dict.fromkeys(bound, ANYTHING))
+        reader = _Parts(self, inner)
+        left = reader.generic_visit(_shallow(node))
+        assert isinstance(left, ast.expr)
+        return unknown(reader.taint), left
+
+    def _environment_getter(self, node: ast.expr, path: str) -> Value:
+        """The value of `envs.KEY`, by the function that the module keeps under that key."""
+        tree = self.knowledge.scopes.tree
+        module = tree.path_of(self.knowledge.scopes.absolute(path, node) or "")
+        parsed = tree.parse(module) if module is not None else None
+        for inner in ast.walk(parsed) if parsed is not None else ():
+            if isinstance(inner, ast.Dict):
+                for key, value in zip(inner.keys, inner.values, strict=True):
+                    is_key = isinstance(key, ast.Constant) and key.value == self.switch.key
+                    if is_key and isinstance(value, ast.Lambda) and module is not None:
+                        return self.read(value.body, Frame(path=module))[0].derive()
+        return unknown(f"what {self.switch.key} is parsed to cannot be read")
+
+
+class _Parts(ast.NodeTransformer):
+    """Reads the expressions directly inside another."""
+
+    def __init__(self, expressions: Expressions, frame: Frame) -> None:
+        self.expressions, self.frame, self.taint = expressions, frame, ""
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            value, left = self.expressions.read(node, self.frame)
+            self.taint = self.taint or value.taint
+            return left
+        return self.generic_visit(_shallow(node))
+
+
+def _with(node: ast.expr, **fields: object) -> ast.expr:
+    """A copy of a node with other parts."""
+    return ast.copy_location(type(node)(**{**dict(ast.iter_fields(node)), **fields}), node)
+
+
+def _one_of(values: Sequence[Value]) -> Value:
+    """The value of an `and` or `or` of which nothing is decided."""
+    if any(value.is_bottom for value in values):
+        return BOTTOM
+    if any(value.mapping for value in values):
+        return join_all(values)
+    return unknown(next((value.taint for value in values if value.taint), ""))
+
+
+def _shallow(node: N) -> N:
+    copied = type(node)(**{k: list(v) if isinstance(v, list) else v for k, v in ast.iter_fields(node)})
+    return ast.copy_location(copied, node)
+
+
+def _spellable(value: Value) -> bool:
+    return value.constants is not None and value.constants[0][0] in (
+        "NoneType",
+        "bool",
+        "int",
+        "float",
+        "str",
+    )

@@ -1,0 +1,161 @@
+"""The functions of the analysed files, by name and by place, and what names mean in each file."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from harness.facts.python_source.names import dotted, resolve_relative
+from harness.facts.python_source.tree import SourceTree
+from harness.facts.python_source.words import names_in
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Key = tuple[str, str]
+"""Path and qualified name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """One function or method of an analysed file."""
+
+    path: str
+    qualname: str
+    node: FunctionNode
+    class_name: str
+    """Name of the class it is a method of; empty for functions."""
+    outer: str
+    """Qualified name of the function that it is defined in; empty when in none."""
+
+    @property
+    def key(self) -> Key:
+        """Path and qualified name."""
+        return self.path, self.qualname
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Positional parameters in order, without `self` and `cls` of a method, then keyword-only ones."""
+        arguments = self.node.args
+        positional = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+        is_static = any(dotted(d) == "staticmethod" for d in self.node.decorator_list)
+        if self.class_name and not is_static:
+            positional = positional[1:]
+        return (*positional, *(a.arg for a in arguments.kwonlyargs))
+
+    def default(self, name: str) -> ast.expr | None:
+        """The default of a parameter."""
+        arguments = self.node.args
+        positional = [*arguments.posonlyargs, *arguments.args]
+        pairs = list(zip(reversed(positional), reversed(arguments.defaults), strict=False))
+        pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d]
+        return next((default for argument, default in pairs if argument.arg == name), None)
+
+
+@dataclass(slots=True)
+class Scopes:
+    """Functions and names of the analysed files of one tree."""
+
+    tree: SourceTree
+    paths: tuple[str, ...]
+    functions: dict[Key, Function] = field(default_factory=dict)
+    by_name: dict[str, list[Function]] = field(default_factory=lambda: defaultdict(list))
+    classes: dict[str, list[tuple[str, ast.ClassDef]]] = field(default_factory=lambda: defaultdict(list))
+    imports: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By path: local name to the dotted name that it was imported as."""
+    _names: dict[Key, frozenset[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for path in self.paths:
+            module = self.tree.parse(path)
+            if module is None:
+                continue
+            self.imports[path] = dict(imported_names(module, self.tree.package_of(path)))
+            self._index(path, module.body, prefix="", class_name="", outer="")
+
+    def absolute(self, path: str, node: ast.expr) -> str | None:
+        """The dotted name that an expression means, imports of its file resolved."""
+        name = dotted(node)
+        if name is None:
+            return None
+        first, _, rest = name.partition(".")
+        imported = self.imports.get(path, {}).get(first)
+        if imported is None:
+            return name
+        return f"{imported}.{rest}" if rest else imported
+
+    def is_import(self, path: str, node: ast.expr) -> bool:
+        """Whether an expression begins with a name that its file imports."""
+        return (dotted(node) or "").partition(".")[0] in self.imports.get(path, {})
+
+    @property
+    def roots(self) -> frozenset[str]:
+        """Top-level packages of the analysed files."""
+        return frozenset(self.tree.module_of(path).partition(".")[0] for path in self.paths)
+
+    def function_of(self, absolute: str) -> Function | None:
+        """The analysed function of a dotted name."""
+        module, _, name = absolute.rpartition(".")
+        path = self.tree.path_of(module)
+        if path is not None and (path, name) in self.functions:
+            return self.functions[path, name]
+        return None
+
+    def names_of(self, key: Key, node: ast.AST) -> frozenset[str]:
+        """The names that a function uses, or with an empty name what a module does."""
+        if key not in self._names:
+            self._names[key] = frozenset(name for inner in ast.walk(node) for name in names_in(inner))
+        return self._names[key]
+
+    def _index(
+        self, path: str, body: Iterable[ast.stmt], *, prefix: str, class_name: str, outer: str
+    ) -> None:
+        for node in definitions(body):
+            qualname = prefix + node.name
+            if isinstance(node, ast.ClassDef):
+                self.classes[node.name].append((path, node))
+                self._index(path, node.body, prefix=f"{qualname}.", class_name=node.name, outer=outer)
+                continue
+            function = Function(path=path, qualname=qualname, node=node, class_name=class_name, outer=outer)
+            self.functions[function.key] = function
+            self.by_name[node.name].append(function)
+            inner = f"{qualname}.<locals>."
+            self._index(path, node.body, prefix=inner, class_name="", outer=qualname)
+
+
+def definitions(body: Iterable[ast.stmt]) -> Iterator[FunctionNode | ast.ClassDef]:
+    """Functions and classes of a body, also those below its conditions, loops and handlers."""
+    for statement in body:
+        if isinstance(statement, FunctionNode | ast.ClassDef):
+            yield statement
+        else:
+            for inner in nested_bodies(statement):
+                yield from definitions(inner)
+
+
+def nested_bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
+    """The blocks of a compound statement or definition."""
+    for name in ("body", "orelse", "finalbody"):
+        if block := getattr(statement, name, None):
+            yield block
+    for part in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+        yield part.body
+
+
+def imported_names(module: ast.Module, package: str) -> Iterator[tuple[str, str]]:
+    """Local name and dotted name of everything that a file imports by a statement, at any level."""
+    pending: list[ast.stmt] = list(module.body)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                yield (alias.asname, alias.name) if alias.asname else (first, first)
+        elif isinstance(node, ast.ImportFrom):
+            source = resolve_relative(package, node.level, node.module)
+            if source is not None:
+                for alias in node.names:
+                    yield alias.asname or alias.name, f"{source}.{alias.name}"
+        else:
+            for block in nested_bodies(node):
+                pending += block

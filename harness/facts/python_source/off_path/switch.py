@@ -1,0 +1,76 @@
+"""How source code reads the switch, and what it gets while the switch is off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.facts.python_source.off_path.values import BOTTOM, Value, join, known, unknown
+
+Kind = Literal["additional_config", "env", "flag"]
+_LITERALS: dict[str, object] = {"true": True, "false": False, "none": None, "null": None}
+CONFIG_NAME = "additional_config"
+"""The attribute of vLLM's configuration that holds what the engine itself does not read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchOff:
+    """One way of being off: the key left out, or set to the value that means off."""
+
+    kind: Kind
+    key: str
+    off: str
+    is_set: bool
+
+    @property
+    def described(self) -> str:
+        """The way, as a sentence part."""
+        return f'{self.key} set to "{self.off}"' if self.is_set else f"{self.key} unset"
+
+    @property
+    def name(self) -> str:
+        """The key as an identifier: what a flag is called on a configuration object."""
+        return self.key.lstrip("-").rpartition(".")[2].replace("-", "_")
+
+    @property
+    def value(self) -> Value:
+        """What a read gives that cannot fail: a flag's value, or the value that was set."""
+        return known(self._literal() if self.kind == "flag" else self.off, switched=True)
+
+    def get(self, mapping: Value, default: Value) -> Value:
+        """`mapping.get(key, default)`."""
+        fallback = default.derive()
+        if mapping.mapping == "empty" or not self.is_set:
+            return fallback
+        return self.value if mapping.mapping == "switches" else join(self.value, fallback)
+
+    def item(self, mapping: Value, *, is_caught: bool) -> Value:
+        """`mapping[key]`; not reached where it raises and that is caught."""
+        if self.is_set and mapping.mapping == "switches":
+            return self.value
+        if is_caught and not self.is_set:
+            return BOTTOM
+        return unknown(f"`[...]` raises with {self.key} unset")
+
+    def contains(self, mapping: Value) -> Value:
+        """`key in mapping`."""
+        if not self.is_set or mapping.mapping == "empty":
+            return known(False, switched=True)
+        return (
+            known(True, switched=True) if mapping.mapping == "switches" else known(True, False, switched=True)
+        )
+
+    def _literal(self) -> object:
+        text = self.off.lower()
+        if text in _LITERALS:
+            return _LITERALS[text]
+        return int(text) if text.lstrip("-").isdigit() else self.off
+
+
+SWITCHES = Value(None, mapping="switches")
+EMPTY = Value(None, mapping="empty")
+
+
+def ways_of_being_off(kind: Kind, key: str, off: str) -> tuple[SwitchOff, ...]:
+    """Unset, and set to the value that means off."""
+    return tuple(SwitchOff(kind=kind, key=key, off=off, is_set=is_set) for is_set in (False, True))

@@ -1,0 +1,167 @@
+"""Who reaches the subject, and what of the engine the subject reaches."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from harness.facts.python_source.imports import Import, find_imports
+from harness.facts.python_source.may_import import MayImport
+from harness.facts.python_source.names import dotted, is_below
+from harness.facts.python_source.tree import SourceTree
+from harness.model.reach import ImportForm, InwardImport, OwnImport
+
+Guards = Callable[[str, int], tuple[str, ...]]
+"""The conditions on the switch that keep a line of a file from running while it is off."""
+
+
+@dataclass(slots=True)
+class Reaches:
+    """Imports across the border of the subject in one tree."""
+
+    tree: SourceTree
+    owned_paths: frozenset[str]
+    ignored: Callable[[str], bool]
+    """Files whose imports do not count: the change's tests and documents."""
+    owned: frozenset[str] = field(init=False)
+    _doors: frozenset[str] = field(init=False)
+    _cache: dict[str, tuple[Import, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.owned = frozenset(self.tree.module_of(path) for path in self.owned_paths)
+        self._doors = doors(self.tree, self.owned_paths)
+
+    def imports(self, path: str) -> tuple[Import, ...]:
+        """The imports of one file; none when it does not parse."""
+        if path not in self._cache:
+            parsed = self.tree.parse(path)
+            found = find_imports(parsed, self.tree.package_of(path)) if parsed is not None else ()
+            self._cache[path] = found
+        return self._cache[path]
+
+    def unreadable(self) -> tuple[str, ...]:
+        """Files of the subject, and files that speak of it, which do not parse."""
+        paths = sorted({*self.owned_paths, *self._outside(self._doors)})
+        return tuple(f"{path}: {problem}" for path in paths if (problem := self.tree.problem(path)))
+
+    def inward(self) -> Iterator[tuple[str, Import, str]]:
+        """Path, import and what it goes through, of every import of the subject from outside."""
+        exported: dict[str, str] = {}
+        direct: set[tuple[str, int]] = set()
+        for path in self._outside(self._doors):
+            for found in self.imports(path):
+                if not self._is_subject(found):
+                    continue
+                if found.form is ImportForm.NAMED and (path, found.line) in direct:
+                    continue
+                direct.add((path, found.line))
+                yield path, found, ""
+                if found.bound and found.form is not ImportForm.TYPES_ONLY:
+                    exported[f"{self.tree.module_of(path)}.{found.bound}"] = found.target
+        yield from self._through(exported)
+
+    def outward(self, packages: Iterable[str]) -> Iterator[OwnImport]:
+        """What the subject takes of the engine's packages: imports, and private names of what it imported."""
+        roots = tuple(packages)
+        for path in sorted(self.owned_paths):
+            aliases: dict[str, str] = {}
+            for found in self.imports(path):
+                if found.form is ImportForm.NAMED or self._is_subject(found):
+                    continue
+                if is_below(found.module, roots):
+                    yield OwnImport(path=path, line=found.line, target=found.target, form=found.form)
+                    bound = found.bound or found.target.rpartition(".")[2]
+                    # `import a.b` binds a, and `import a.b as c` binds c to all of it.
+                    is_top = found.target == found.module and found.target.partition(".")[0] == bound
+                    aliases[bound] = bound if is_top else found.target
+            yield from self._private_uses(path, aliases)
+
+    def _outside(self, words: Iterable[str]) -> tuple[str, ...]:
+        return tuple(
+            path
+            for path in self.tree.mentioning(words)
+            if path not in self.owned_paths and not self.ignored(path)
+        )
+
+    def _is_subject(self, found: Import) -> bool:
+        if found.target.startswith("("):
+            return any(door in found.target for door in self._doors)
+        if found.form is ImportForm.NAMED:
+            return found.target in self.owned or found.target.rpartition(".")[0] in self.owned
+        return found.target in self.owned or found.module in self.owned
+
+    def _through(self, exported: dict[str, str]) -> Iterator[tuple[str, Import, str]]:
+        """Imports of names that a module outside the subject had from the subject."""
+        exporters = {name.rpartition(".")[0] for name in exported}
+        paths = [path for module in exporters if (path := self.tree.path_of(module))]
+        may_import = MayImport(exporters, paths)
+        names = [name.rpartition(".")[2].encode() for name in exported]
+        for path, content in sorted(self.tree.files.items()):
+            if path in self.owned_paths or self.ignored(path) or not any(name in content for name in names):
+                continue
+            for found in self.imports(path) if may_import(path, content) else ():
+                if found.target in exported and found.form is not ImportForm.NAMED:
+                    yield path, found, found.module
+
+    def _private_uses(self, path: str, aliases: dict[str, str]) -> Iterator[OwnImport]:
+        parsed = self.tree.parse(path)
+        seen: set[tuple[int, str]] = set()
+        for node in ast.walk(parsed) if parsed is not None and aliases else ():
+            if not isinstance(node, ast.Attribute) or not is_private(node.attr):
+                continue
+            name = dotted(node.value)
+            first, _, rest = (name or "").partition(".")
+            if first in aliases:
+                target = ".".join(part for part in (aliases[first], rest, node.attr) if part)
+                if (node.lineno, target) not in seen:
+                    seen.add((node.lineno, target))
+                    yield OwnImport(path=path, line=node.lineno, target=target, form=ImportForm.STATIC)
+
+
+def doors(tree: SourceTree, owned: frozenset[str]) -> frozenset[str]:
+    """Names of which every import of the subject from outside mentions one.
+
+    Of a folder that is owned whole its own name, of any other owned file the file's: a path into the subject from
+    outside leads through it, whether it is written out or relative.
+    """
+    shared = {folder for path in tree.files if path not in owned for folder in _folders(path)}
+    names = set()
+    for path in owned:
+        whole = [folder for folder in _folders(path) if folder and folder not in shared]
+        module = tree.module_of(path)
+        names.add(min(whole, key=len).rpartition("/")[2] if whole else module.rpartition(".")[2])
+    return frozenset(names)
+
+
+def _folders(path: str) -> list[str]:
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:count]) for count in range(len(parts) + 1)]
+
+
+def collect_inward(head: Reaches, base: Reaches, guards: Guards) -> tuple[InwardImport, ...]:
+    """Every reach into the subject at the head, one for each statement and module, and whether the base has it."""
+    before = {(path, found.target) for path, found, _ in base.inward()}
+    grouped: dict[tuple[str, int, str, str], list[Import]] = {}
+    for path, found, via in head.inward():
+        target = found.module if found.module in head.owned else found.target
+        grouped.setdefault((path, found.line, target, via), []).append(found)
+    return tuple(
+        InwardImport(
+            path=path,
+            line=line,
+            target=target,
+            names=tuple(f.target.removeprefix(f"{target}.") for f in group if f.target != target),
+            form=group[0].form,
+            condition=group[0].condition,
+            guards=guards(path, line),
+            via=via,
+            is_new=any((path, f.target) not in before for f in group),
+        )
+        for (path, line, target, via), group in grouped.items()
+    )
+
+
+def is_private(name: str) -> bool:
+    """Whether a name is private by its underscore."""
+    return name.startswith("_") and not name.startswith("__")

@@ -1,0 +1,95 @@
+"""The Python files of one commit: found by module name, by a word in them, and parsed once."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from harness.facts.python_source.names import module_name, package_of
+
+_SOURCE_FOLDERS = ("src", "python", "lib")
+"""Folders above a package that are no part of a module's name."""
+
+
+@dataclass(slots=True)
+class SourceTree:
+    """Python files by repository path, as committed; parsed when first asked for."""
+
+    files: Mapping[str, bytes]
+    _parsed: dict[str, ast.Module | str] = field(default_factory=dict)
+    _modules: dict[str, str] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        folders = {path.rpartition("/")[0] for path in self.files if path.endswith("/__init__.py")}
+        skipped = tuple(f"{folder}/" for folder in _SOURCE_FOLDERS if folder not in folders)
+        for path in sorted(self.files):
+            inner = next((path.removeprefix(s) for s in skipped if path.startswith(s)), path)
+            self._names[path] = module_name(inner)
+            self._modules.setdefault(self._names[path], path)
+
+    def module_of(self, path: str) -> str:
+        """The dotted name under which a file of this tree is imported."""
+        return self._names[path]
+
+    def package_of(self, path: str) -> str:
+        """The package that relative imports of a file start from."""
+        return package_of(self._names[path], is_package=path.endswith("__init__.py"))
+
+    def path_of(self, module: str) -> str | None:
+        """The file of a module; None when the tree has none of that name."""
+        return self._modules.get(module)
+
+    def parse(self, path: str) -> ast.Module | None:
+        """The syntax tree of a file; None when there is no such file or it does not parse."""
+        parsed = self._parse(path)
+        return parsed if isinstance(parsed, ast.Module) else None
+
+    def problem(self, path: str) -> str:
+        """Why a file cannot be parsed; empty when it can."""
+        parsed = self._parse(path)
+        return parsed if isinstance(parsed, str) else ""
+
+    def lines(self, path: str) -> list[str]:
+        """The lines of a file as text; bytes that are no UTF-8 are escaped, carriage returns dropped."""
+        text = self.files.get(path, b"").decode("utf-8", errors="backslashreplace")
+        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+
+    def mentioning(self, words: Iterable[str]) -> tuple[str, ...]:
+        """The files that hold at least one of the words, anywhere, as a whole word."""
+        wanted = [word.encode() for word in dict.fromkeys(words)]
+        if not wanted:
+            return ()
+        whole = re.compile(rb"(?<![\w])(?:" + b"|".join(map(re.escape, wanted)) + rb")(?![\w])")
+        return tuple(
+            path
+            for path, content in sorted(self.files.items())
+            if any(word in content for word in wanted) and whole.search(content)
+        )
+
+    def _parse(self, path: str) -> ast.Module | str:
+        if path not in self._parsed:
+            self._parsed[path] = _parsed(self.files.get(path))
+        return self._parsed[path]
+
+
+def _parsed(content: bytes | None) -> ast.Module | str:
+    if content is None:
+        return "there is no such file"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(content)
+    except SyntaxError as error:
+        return f"it is not Python {_version()}: line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return f"it cannot be parsed: {error}"
+
+
+def _version() -> str:
+    import sys
+
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,0 +1,1 @@
+"""Settings: which ones code reads, tests set and documents name, and what holds when the switch is absent."""

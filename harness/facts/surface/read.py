@@ -1,0 +1,74 @@
+"""From committed files to the settings that they read, set and document: pure, bytes in, records out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from harness.facts.python_effects.program import Program
+from harness.facts.surface.absent import SwitchReader
+from harness.facts.surface.documents import document_uses
+from harness.facts.surface.settings import SettingReader, attribute_reads
+from harness.model.manifest import SwitchSection
+from harness.model.surface import SettingKind, SettingUse, SwitchRead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurfaceFiles:
+    """What is compared."""
+
+    code: Program
+    """Owned files and hooks at the head."""
+    before: Program
+    """The hooks at the merge base: what they read already is not the change's."""
+    tests: Program
+    documents: Mapping[str, bytes]
+    """The change's own, by repository path."""
+    other_documents: Mapping[str, bytes] = field(default_factory=dict)
+    """Where a setting may be named as well; what they tell users to set is not judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surface:
+    """What was read."""
+
+    code: tuple[SettingUse, ...]
+    tests: tuple[SettingUse, ...]
+    documents: tuple[SettingUse, ...]
+    switch: tuple[SwitchRead, ...]
+    fields_read: tuple[str, ...]
+    """Fields of configuration classes that code reads by name, as `Class.field`."""
+    fields_are_read_whole: bool
+    """Whether some code reads all fields of an object at once, so that an unread one cannot be told."""
+
+
+def read_surface(files: SurfaceFiles, switch: SwitchSection, *, commands: Collection[str]) -> Surface:
+    """The settings of the code, its tests and documents; `commands` are the words of its command lines."""
+    reader = SettingReader(files.code)
+    former = {(use.kind, use.name, use.path) for use in SettingReader(files.before).uses()}
+    code = [use for use in reader.uses() if (use.kind, use.name, use.path) not in former]
+    tests = [use for use in SettingReader(files.tests).uses() if use.role == "sets"]
+    names = {(use.kind, use.name) for use in code}
+    attributes, reads_whole = attribute_reads(files.code.modules)
+    fields = {use.name for use in code if use.kind is SettingKind.FIELD}
+    return Surface(
+        code=_ordered(code),
+        tests=_ordered(tests),
+        documents=_ordered(
+            [
+                *document_uses(files.documents, names, commands=commands),
+                *(
+                    u
+                    for u in document_uses(files.other_documents, names, commands=())
+                    if u.role == "mentions"
+                ),
+            ]
+        ),
+        switch=SwitchReader(files.code.resolver, key=switch.key, on=switch.on, off=switch.off).reads(),
+        fields_read=tuple(sorted(f for f in fields if f.rpartition(".")[2] in attributes)),
+        fields_are_read_whole=reads_whole,
+    )
+
+
+def _ordered(uses: Iterable[SettingUse]) -> tuple[SettingUse, ...]:
+    return tuple(dict.fromkeys(sorted(uses, key=lambda u: (u.path, u.line, u.kind, u.name, u.role))))

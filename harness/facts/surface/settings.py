@@ -1,0 +1,210 @@
+"""Settings that Python code reads, declares or sets."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from harness.facts.python_effects.program import Program
+from harness.facts.python_effects.resolve import Resolver
+from harness.facts.python_effects.scopes import Module, Site
+from harness.facts.python_effects.values import Imported, Items, Shared, dotted_names, texts
+from harness.facts.surface.places import readings, text_at
+from harness.model.surface import SettingKind, SettingUse
+
+_ENVIRON = frozenset({"os.environ", "os.environb"})
+_READERS = frozenset({"os.getenv", "os.environ.get", "os.environ.pop", "os.environ.__getitem__"})
+_SETTERS = frozenset({"os.putenv", "os.environ.setdefault", "os.environ.__setitem__"})
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+_CONFIG_CLASS = re.compile(r"\w*(Config|Settings|Options)")
+_DUMPERS = frozenset(
+    {"fields", "asdict", "astuple", "vars", "model_dump", "model_dump_json", "dict", "replace"}
+)
+
+
+class SettingReader:
+    """Uses of settings in a program."""
+
+    def __init__(self, program: Program) -> None:
+        self.modules = program.modules
+        self.resolver = program.resolver
+
+    def uses(self) -> Iterator[SettingUse]:
+        """Every use, file by file."""
+        for module in self.modules:
+            for node, site in readings(module):
+                match node:
+                    case ast.Call():
+                        yield from self._call(module, node, site)
+                    case ast.Subscript():
+                        yield from self._subscript(module, node, site)
+                    case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[container]):
+                        yield from self._membership(module, node, left, container, site)
+                    case ast.Attribute(value=value, attr=name) if _VARIABLE.fullmatch(name):
+                        if "vllm.envs" in dotted_names(self.resolver.evaluate(value, site)):
+                            yield _use(module, node, SettingKind.ENVIRONMENT, name, "reads")
+            yield from self._fields(module)
+
+    def is_additional_config(self, node: ast.expr, site: Site) -> bool:
+        """Whether an expression is the engine's additional config, by its name or an alias of it."""
+        name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+        if name == "additional_config":
+            return True
+        if isinstance(node, ast.Name):
+            for scope in site.scope.chain():
+                for binding in scope.bindings.get(node.id, ()):
+                    value = binding.node
+                    if binding.kind == "value" and isinstance(value, ast.expr) and value is not node:
+                        return _leads_to_config(value)
+        values = self.resolver.evaluate(node, site)
+        return any(isinstance(v, Shared) and v.name.endswith(".additional_config") for v in values)
+
+    def _call(self, module: Module, node: ast.Call, site: Site) -> Iterator[SettingUse]:
+        callee = set(dotted_names(self.resolver.evaluate(node.func, site)))
+        first = texts(self.resolver.evaluate(node.args[0], site)) if node.args else ()
+        default = ast.unparse(node.args[1]) if len(node.args) > 1 else None
+        if callee & _READERS:
+            for name in first:
+                yield _use(module, node, SettingKind.ENVIRONMENT, name, "reads", default=default)
+        elif callee & _SETTERS or _is_method(node, "setenv"):
+            for name in first:
+                yield _use(module, node, SettingKind.ENVIRONMENT, name, "sets")
+        elif _is_method(node, "get", "pop") and isinstance(node.func, ast.Attribute):
+            if self.is_additional_config(node.func.value, site):
+                for name in first:
+                    yield _use(module, node, SettingKind.CONFIG_KEY, name, "reads", default=default)
+        elif _is_method(node, "add_argument") or callee & {"click.option", "typer.Option"}:
+            yield from self._flag(module, node, site)
+        yield from self._environment_of_child(module, node, callee, site)
+
+    def _flag(self, module: Module, node: ast.Call, site: Site) -> Iterator[SettingUse]:
+        names = [n for a in node.args for n in texts(self.resolver.evaluate(a, site)) if n.startswith("--")]
+        given = {k.arg: k.value for k in node.keywords if k.arg}
+        default = ast.unparse(given["default"]) if "default" in given else None
+        action = texts(self.resolver.evaluate(given["action"], site)) if "action" in given else ()
+        if default is None and "store_true" in action:
+            default = "False"
+        for name in names:
+            flag = name.partition("/")[0]
+            yield _use(module, node, SettingKind.FLAG, flag, "declares", default=default)
+        for name in texts(self.resolver.evaluate(given["envvar"], site)) if "envvar" in given else ():
+            yield _use(module, node, SettingKind.ENVIRONMENT, name, "reads", default=default)
+
+    def _environment_of_child(
+        self, module: Module, node: ast.Call, callee: set[str], site: Site
+    ) -> Iterator[SettingUse]:
+        """Keys of `env={...}`, of `os.environ.update({...})` and of `patch.dict(os.environ, {...})`."""
+        dictionaries = [k.value for k in node.keywords if k.arg in ("env", "environ", "env_vars", "env_dict")]
+        if "os.environ.update" in callee:
+            dictionaries += node.args[:1]
+        if any(name.endswith("patch.dict") for name in callee) and len(node.args) > 1:
+            dictionaries += node.args[1:2]
+        for dictionary in dictionaries:
+            for value in self.resolver.evaluate(dictionary, site):
+                if not isinstance(value, Items):
+                    continue
+                for key in value.keys or ():
+                    names = texts(self.resolver.evaluate(key, value.site)) if key is not None else ()
+                    for name in names:
+                        if _VARIABLE.fullmatch(name):
+                            yield _use(module, key or node, SettingKind.ENVIRONMENT, name, "sets")
+
+    def _subscript(self, module: Module, node: ast.Subscript, site: Site) -> Iterator[SettingUse]:
+        if isinstance(node.slice, (ast.Slice, ast.Tuple, ast.BinOp)):
+            return
+        names = texts(self.resolver.evaluate(node.slice, site))
+        if not names:
+            return
+        if _ENVIRON & set(dotted_names(self.resolver.evaluate(node.value, site))):
+            kind = SettingKind.ENVIRONMENT
+        elif self.is_additional_config(node.value, site):
+            kind = SettingKind.CONFIG_KEY
+        else:
+            return
+        role = "reads" if isinstance(node.ctx, ast.Load) else "sets"
+        if not isinstance(node.ctx, ast.Del):
+            for name in names:
+                yield _use(module, node, kind, name, role)
+
+    def _membership(
+        self, module: Module, node: ast.expr, left: ast.expr, container: ast.expr, site: Site
+    ) -> Iterator[SettingUse]:
+        if self.is_additional_config(container, site):
+            kind = SettingKind.CONFIG_KEY
+        elif Imported("os.environ") in self.resolver.evaluate(container, site):
+            kind = SettingKind.ENVIRONMENT
+        else:
+            return
+        for name in texts(self.resolver.evaluate(left, site)):
+            yield _use(module, node, kind, name, "reads")
+
+    def _fields(self, module: Module) -> Iterator[SettingUse]:
+        """Fields of configuration classes that are built from what a user gives."""
+        for node, site in module.sites.items():
+            if isinstance(node, ast.ClassDef) and _CONFIG_CLASS.fullmatch(node.name):
+                bases = {n.rpartition(".")[2] for b in node.bases for n in _names(self.resolver, b, site)}
+                is_dataclass = any("dataclass" in ast.unparse(d) for d in node.decorator_list)
+                if not (bases & {"BaseModel", "BaseSettings"} or is_dataclass):
+                    continue
+                for statement in node.body:
+                    match statement:
+                        case ast.AnnAssign(target=ast.Name(id=name), value=value):
+                            default = ast.unparse(value) if value is not None else None
+                            full = f"{node.name}.{name}"
+                            yield _use(
+                                module, statement, SettingKind.FIELD, full, "declares", default=default
+                            )
+
+
+def attribute_reads(modules: Sequence[Module]) -> tuple[frozenset[str], bool]:
+    """Names of all attributes that code reads, and whether some code reads all fields of an object at once."""
+    names: set[str] = set()
+    reads_all = False
+    for module in modules:
+        for node, _ in readings(module):
+            match node:
+                case ast.Attribute(attr=name, ctx=ast.Load()):
+                    names.add(name)
+                    reads_all |= name in ("__dict__", "model_dump", "model_dump_json", "model_fields")
+                case ast.Call(func=func, args=arguments):
+                    called = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+                    reads_all |= called in _DUMPERS and bool(arguments)
+                    if called == "getattr" and len(arguments) > 1:
+                        constant = arguments[1]
+                        if isinstance(constant, ast.Constant):
+                            names.add(str(constant.value))
+                        else:
+                            reads_all = True
+    return frozenset(names), reads_all
+
+
+def _leads_to_config(value: ast.expr) -> bool:
+    parts = value.values if isinstance(value, ast.BoolOp) else [value]
+    return any(
+        (part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "")) == "additional_config"
+        for part in parts
+    )
+
+
+def _names(resolver: Resolver, node: ast.expr, site: Site) -> tuple[str, ...]:
+    return dotted_names(resolver.evaluate(node, site))
+
+
+def _is_method(node: ast.Call, *names: str) -> bool:
+    return isinstance(node.func, ast.Attribute) and node.func.attr in names
+
+
+def _use(
+    module: Module, node: ast.AST, kind: SettingKind, name: str, role: Any, *, default: str | None = None
+) -> SettingUse:
+    return SettingUse(
+        kind=kind,
+        name=name,
+        role=role,
+        path=module.path,
+        line=getattr(node, "lineno", 1),
+        default=default,
+        text=text_at(module, node),
+    )

@@ -1,0 +1,116 @@
+"""The use cases behind `fasttrack kernels`: a run, its record, its text, its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar, cast
+
+from harness.kernels import rendering
+from harness.kernels.bench_run import run_bench, run_tune
+from harness.kernels.compile_run import run_compile
+from harness.kernels.records import (
+    BenchRun,
+    CompileRun,
+    InventoryRun,
+    KernelTestRun,
+    TuneRun,
+)
+from harness.kernels.subject import load_subject
+from harness.kernels.tests_run import run_tests
+from harness.model.errors import ConfigurationError
+from harness.model.kernels import ARCHES, Arch
+from harness.model.record import Record
+from harness.model.words import ExitCode
+from harness.options import CommandResult, OutputOptions
+
+R = TypeVar("R", bound=Record)
+
+
+def list_variants(*, manifest: Path, python: Path, out: Path | None, output: OutputOptions) -> CommandResult:
+    """Every variant of the inventory."""
+    run = InventoryRun(variants=load_subject(manifest, python).inventory())
+    return _result(run, lambda r: rendering.render_inventory(r.variants), ExitCode.ADMIT, out, output)
+
+
+def compile_variants(
+    *,
+    manifest: Path,
+    python: Path,
+    out: Path | None,
+    output: OutputOptions,
+    arches: Sequence[str],
+    jobs: int,
+    uses_cache: bool,
+) -> CommandResult:
+    """Every variant compiled; a spill above its allowance or a failure is a fault, a missing kernel too."""
+    unknown = [arch for arch in arches if arch not in ARCHES]
+    if unknown:
+        raise ConfigurationError(
+            "unknown-arch", f"--arch: got {unknown[0]}, expected one of {', '.join(ARCHES)}"
+        )
+    wanted = cast(Sequence[Arch], arches)
+    subject = load_subject(manifest, python)
+    run = run_compile(subject, wanted, jobs=jobs, uses_cache=uses_cache, quiet=output.quiet)
+    return _result(run, rendering.render_compile, compile_code(run), out, output)
+
+
+def compile_code(run: CompileRun) -> ExitCode:
+    """1 when a kernel is missing or above its allowance, 3 when there is none at all."""
+    if run.failures or run.missing or any(not kernel.is_within_allowance for kernel in run.kernels):
+        return ExitCode.REJECT
+    return ExitCode.ADMIT if run.kernels else ExitCode.UNDECIDED
+
+
+def run_kernel_tests(
+    *,
+    manifest: Path,
+    python: Path,
+    out: Path | None,
+    output: OutputOptions,
+    pytest_args: Sequence[str],
+) -> CommandResult:
+    """The tests' outcomes and variant coverage."""
+    run = run_tests(load_subject(manifest, python), pytest_args)
+    return _result(run, rendering.render_tests, tests_code(run), out, output)
+
+
+def tests_code(run: KernelTestRun) -> ExitCode:
+    """1 when a test failed, 3 when one was not run, or a variant was launched by none that passed."""
+    outcomes = {test.outcome for test in run.tests}
+    if outcomes & {"failed", "error"} or run.exit_status not in (0, 5):
+        return ExitCode.REJECT
+    if outcomes != {"passed"} or run.never_launched:
+        return ExitCode.UNDECIDED
+    return ExitCode.ADMIT
+
+
+def bench_cells(
+    *, manifest: Path, python: Path, out: Path | None, output: OutputOptions, match: str, rounds: int
+) -> CommandResult:
+    """Times; a lost cell is shown, and is no fault by itself."""
+    run = run_bench(load_subject(manifest, python), match, rounds)
+    return _result(run, rendering.render_bench, bench_code(run), out, output)
+
+
+def bench_code(run: BenchRun) -> ExitCode:
+    """3 when a cell's own kernel could not be timed."""
+    return ExitCode.UNDECIDED if any(cell.candidate is None for cell in run.cells) else ExitCode.ADMIT
+
+
+def tune_tables(
+    *, manifest: Path, python: Path, out: Path | None, output: OutputOptions, match: str, rounds: int
+) -> CommandResult:
+    """The fastest choices, saved by the subject."""
+    run: TuneRun = run_tune(load_subject(manifest, python), match, rounds)
+    return _result(run, rendering.render_tune, ExitCode.ADMIT, out, output)
+
+
+def _result(
+    run: R, render: Callable[[R], str], code: ExitCode, out: Path | None, output: OutputOptions
+) -> CommandResult:
+    text = run.model_dump_json(indent=1)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text + "\n", encoding="utf-8")
+    return CommandResult(text=text if output.format == "json" else render(run), exit_code=code)

@@ -1,0 +1,165 @@
+"""Runs what needs the subject's code, in a process of its own: `python -m harness.kernels.worker ACTION ...`.
+
+Each result is a line of JSON in `--out`, written as soon as it is there: the fields of a record that the parent makes.
+Imports the standard library and the timing loop alone, so that any interpreter that has the DSL runs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from harness.kernels.timing import (
+    Calls,
+    Captured,
+    Facts,
+    capture,
+    measure_copy_bandwidth,
+    measure_machine,
+    time_interleaved,
+)
+
+Emit = Callable[[dict[str, Any]], None]
+_CANDIDATE = "candidate"
+
+
+def main() -> None:
+    """Parses the command line of the parent and does one action."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("action", choices=["list", "bench", "tune"])
+    parser.add_argument("--root", action="append", default=[])
+    parser.add_argument("--function", required=True)
+    parser.add_argument("--launches", default="")
+    parser.add_argument("--match", default="*")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    sys.path[:0] = arguments.root
+    with arguments.out.open("a", encoding="utf-8") as file:
+
+        def emit(line: dict[str, Any]) -> None:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+            file.flush()
+
+        if arguments.action == "list":
+            for variant in resolve(arguments.function)():
+                emit({"variant": variant_facts(variant)})
+        elif arguments.action == "bench":
+            bench(arguments, emit)
+        else:
+            tune(arguments, emit)
+
+
+def resolve(function: str) -> Callable[[], Any]:
+    """The function that `module:function` names."""
+    module, _, name = function.partition(":")
+    value: Any = importlib.import_module(module)
+    for part in name.split("."):
+        value = getattr(value, part)
+    found: Callable[[], Any] = value
+    return found
+
+
+def variant_facts(variant: Any) -> Facts:
+    """A `VariantRecord` of a variant of the subject's inventory."""
+    names = ("name", "operator", "family", "rank_shape", "launch", "dependents", "allowed_spill_bytes")
+    facts = {name: getattr(variant, name) for name in names}
+    return {**facts, "batches": list(variant.batches), "roles": dict(variant.roles)}
+
+
+def bench(arguments: argparse.Namespace, emit: Emit) -> None:
+    """Times every cell that matches."""
+    launches = resolve(arguments.launches) if arguments.launches else dict
+    before = measure_machine()
+    emit({"copy_bytes_per_second": measure_copy_bandwidth()})
+    for cell in resolve(arguments.function)():
+        if fnmatchcase(cell.name, arguments.match):
+            emit({"cell": time_cell(cell, launches, arguments.rounds)})
+    emit({"machine": measure_machine(before)})
+
+
+def time_cell(cell: Any, launches: Callable[[], Mapping[str, int]], rounds: int) -> Facts:
+    """A `CellRecord` of one cell, timed; what does not run is listed with its reason, never left out."""
+    names = ("name", "family", "operator", "rank_shape", "batch", "bytes_moved")
+    facts = {name: getattr(cell, name) for name in names}
+    try:
+        prepared = cell.prepare()
+    # What the subject raises says something about the subject.
+    except Exception as error:
+        failed = {_CANDIDATE: _reason(error)}
+        return {**facts, "candidate": None, "baselines": {}, "missing": failed, "launched": {}}
+    missing = dict(prepared.missing)
+    graphs: dict[str, Captured] = {}
+    before = dict(launches())
+    _capture_into(graphs, missing, _CANDIDATE, prepared.candidate)
+    launched = {k: n - before.get(k, 0) for k, n in launches().items() if n > before.get(k, 0)}
+    for name, calls in prepared.baselines.items():
+        _capture_into(graphs, missing, name, calls)
+    times = time_interleaved(graphs, rounds)
+    candidate = times.pop(_CANDIDATE, None)
+    timed = {"candidate": candidate, "baselines": times}
+    return {**facts, **timed, "missing": missing, "launched": launched}
+
+
+def _capture_into(graphs: dict[str, Captured], missing: dict[str, str], name: str, calls: Calls) -> None:
+    try:
+        graphs[name] = capture(calls)
+    except Exception as error:
+        missing[name] = _reason(error)
+
+
+def tune(arguments: argparse.Namespace, emit: Emit) -> None:
+    """Times every choice of every task that matches, and lets the subject save the fastest."""
+    tuner = resolve(arguments.function)()
+    before = measure_machine()
+    chosen: dict[str, str] = {}
+    for task in tuner.tasks():
+        if not fnmatchcase(task.name, arguments.match):
+            continue
+        choice = time_task(task, arguments.rounds)
+        if choice is None:
+            continue
+        chosen[task.name] = choice["chosen"]
+        emit({"choice": choice})
+    machine = measure_machine(before)
+    emit({"machine": machine})
+    if chosen:
+        emit({"saved": str(tuner.save(chosen, machine["gpu"]))})
+
+
+def time_task(task: Any, rounds: int) -> Facts | None:
+    """A `TuningChoice` of one task; None when none of its choices runs."""
+    graphs: dict[str, Captured] = {}
+    failures: dict[str, str] = {}
+    choices: Mapping[str, Callable[[], Calls]] = task.prepare()
+    for name, calls in choices.items():
+        try:
+            graphs[name] = capture(calls())
+        except Exception as error:
+            failures[name] = _reason(error)
+    if not graphs:
+        return None
+    times = time_interleaved(graphs, rounds)
+    fastest_first = dict(sorted(times.items(), key=_median))
+    chosen = next(iter(fastest_first))
+    return {"task": task.name, "chosen": chosen, "timings": fastest_first, "failures": failures}
+
+
+def _median(item: tuple[str, Facts]) -> float:
+    return float(item[1]["median_us"])
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error).strip() else ''}"[
+        :300
+    ]
+
+
+if __name__ == "__main__":
+    main()

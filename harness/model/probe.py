@@ -1,0 +1,245 @@
+"""A probe: a scripted run of an engine in one process, and what each of its steps computed, read and wrote."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from harness.model.ledger import LedgerRow
+from harness.model.record import Record
+
+
+class ProbeRequest(Record):
+    """One request of a scenario. Greedy; it ends at `max_tokens` and at nothing else."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    text: str
+    """Tokenised by the served model; UTF-8 bytes where the model has no tokenizer."""
+    num_tokens: int | None = Field(ge=1, default=None)
+    """Tokens of the text that are kept; None keeps all."""
+    short_of_block: int | None = Field(ge=1, default=None)
+    """Instead of `num_tokens`: this many tokens short of the end of one of the first cache blocks."""
+    max_tokens: int = Field(ge=1)
+    drafts: tuple[tuple[int, int], ...] = ()
+    """(length, right ones) of each draft, over and over; the right tokens are those that the request samples in a run
+    without drafts, which comes first. Empty leaves drafting to the engine."""
+
+    @model_validator(mode="after")
+    def _right_drafts_exist(self) -> Self:
+        for length, right in self.drafts:
+            if not 0 <= right <= length:
+                raise ValueError(f"{self.name}: a draft of {length} tokens cannot have {right} right ones")
+        return self
+
+
+class ProbeEvent(Record):
+    """What is done to the engine before a step of the scenario."""
+
+    before_step: int = Field(ge=0)
+    add: tuple[ProbeRequest, ...] = ()
+    abort: tuple[str, ...] = ()
+    """Names of requests that their client gives up."""
+    hold_free_blocks: bool = False
+    """Takes every free cache block, so that the next request that needs one preempts another."""
+    release_blocks: bool = False
+    """Gives them back."""
+
+
+class Scenario(Record):
+    """A sequence of events; it ends when no request is left."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    events: tuple[ProbeEvent, ...]
+
+
+class ProbeEngine(Record):
+    """One engine of a probe."""
+
+    name: str
+    args: tuple[str, ...]
+    """Arguments of vLLM's engine; `{model}` is the folder of the subject's checkpoint, `{bystander}` of another's."""
+    scenarios: tuple[Scenario, ...]
+    watches_state: bool = True
+    """Whether its cache is compared before and after each step."""
+    watches_buffers: bool = False
+    """Whether every other tensor of the process is compared, too."""
+    takes_snapshot: bool = False
+    """Whether the process around it is described at the end."""
+    may_refuse: bool = False
+    """Whether it is started to see if the deployment is refused."""
+
+
+class ProbePlan(Record):
+    """What one probe process does, engine after engine."""
+
+    engines: tuple[ProbeEngine, ...]
+    model_dir: str
+    bystander_dir: str = ""
+
+
+class Place(StrEnum):
+    """Where a specialised step wrote."""
+
+    OWN_SLOT = "own slot"
+    """A cache block or state slot that the engine gave the step to write."""
+    BEYOND_TOKENS = "own slot, beyond the step's tokens"
+    """There, but where the baseline's step writes nothing."""
+    OTHER_SLOT = "own request, another slot"
+    """A slot of a request of the step that the step was not given."""
+    OTHER_REQUEST = "another request's slot"
+    FREE_SLOT = "a slot that no request owns"
+    """Free, cached for later requests, or the null block."""
+    BUFFER = "a buffer"
+    """Memory outside the engine's cache."""
+    NEW_BUFFER = "a new buffer"
+    """Memory that the step allocated and that outlived it."""
+
+
+class Write(Record):
+    """All that one step wrote into one buffer at one kind of place."""
+
+    buffer: str
+    """A layer's name in the engine's cache, or the attribute path of a tensor; empty where nothing names it."""
+    place: Place
+    owner: str = ""
+    """The request whose slot it is."""
+    num_bytes: int
+    """Bytes that differ afterwards."""
+
+
+class ProbeStep(Record):
+    """One engine step."""
+
+    engine: str
+    scenario: str
+    position: int
+    """Call of the engine's step function within the scenario, from 0."""
+    row: LedgerRow
+    names: dict[str, str]
+    """The scenario's name of each request, by the engine's id."""
+    writes: tuple[Write, ...] = ()
+
+
+class Refusal(Record):
+    """What the engine did not take."""
+
+    engine: str
+    scenario: str = ""
+    """Empty when the whole deployment was refused."""
+    request: str = ""
+    num_prompt_tokens: int = 0
+    message: str
+    """Untrusted text."""
+
+
+class ProbedEngine(Record):
+    """One engine of a probe that was started."""
+
+    name: str
+    ready_s: float
+    caches_prefixes: bool
+    """Whether later requests can reuse the cache of earlier ones."""
+
+
+class ScenarioResult(Record):
+    """How a scenario ended."""
+
+    engine: str
+    scenario: str
+    token_ids: dict[str, tuple[int, ...]]
+    """By request, as handed to the client."""
+    aborted: tuple[str, ...] = ()
+
+
+class Distance(Record):
+    """How far the words of some buffers of two arms are apart."""
+
+    num_words: int
+    """Compared numbers."""
+    num_differing: int
+    """Of them, with other bits."""
+    largest: float
+    """Largest difference, relative to the largest magnitude of the same buffer and request in the twin."""
+    worst: str = ""
+    """Request and buffer of the largest difference."""
+
+
+class HandoverStep(Record):
+    """What one step was handed by the steps before it, on an arm and on its twin."""
+
+    engine: str
+    scenario: str
+    position: int
+    same_work: bool
+    """Whether both arms computed the same requests, tokens and drafts from the same slots."""
+    num_starts: int
+    """Requests that continue from something."""
+    states: Distance
+    """Recurrent states and convolution windows that the step starts from."""
+    caches: Distance
+    """Cache rows of the tokens before."""
+    num_bytes_beyond: dict[str, int]
+    """By cache layer: bytes that the arm's step wrote in its own blocks and the twin's did not."""
+    other_token: str = ""
+    """The first request whose sampled token differs; empty when all agree."""
+    top_gap: float | None = None
+    """Nats between the twin's two most likely tokens there."""
+
+
+class ServedAnswer(Record):
+    """What one request got, exactly."""
+
+    request: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    """Of the sampled tokens, nats."""
+
+
+class EngineSnapshot(Record):
+    """A process that serves a model, as far as another change could alter it."""
+
+    model: Literal["subject", "bystander"]
+    answers: tuple[ServedAnswer, ...]
+    modules: tuple[str, ...]
+    """Every module in `sys.modules`."""
+    ops: dict[str, str]
+    """Registered operators: name to a digest of what is registered for every dispatch key."""
+    custom_ops: dict[str, str]
+    """vLLM's own registries: name to the class that serves it."""
+    kv_cache: dict[str, str]
+    """Number of blocks, and each layer's specification."""
+    torch_settings: dict[str, str]
+    environment: dict[str, str]
+    """Digests of the environment variables, by name."""
+    graph_kernels: dict[str, int]
+    """Kernels in captured graphs, by name."""
+    num_graphs: int
+
+
+class OwnershipLoss(Record):
+    """A captured address whose memory was given back before a replay."""
+
+    graph: str
+    kernel: str
+    address: int
+    block_bytes: int
+    replay: int
+    """Index of the first replay after the loss."""
+    reused: bool
+    """Whether somebody else got the memory by then."""
+
+
+class CapturedGraph(Record):
+    """One captured graph and its pointers."""
+
+    name: str
+    num_kernels: int
+    num_addresses: int
+    """Distinct words of its parameters that lay in memory of the allocator at capture."""
+    num_replays: int
+    num_replays_after_largest: int
+    """Of them, after the largest capture of the run."""
+    num_replays_after_eager: int
+    """Of them, with an eager step since the replay before."""

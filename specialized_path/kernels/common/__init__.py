@@ -1,0 +1,1 @@
+"""What several families share: arguments of launches, and device functions that CuTe DSL does not spell."""

@@ -1,0 +1,445 @@
+"""Ways around the reader, and code that only looks like one: one module of the subject each."""
+
+from __future__ import annotations
+
+HOSTILE: dict[str, str] = {
+    "list elem": ("from vllm.x import FusedMoE as F\n[F][0].forward = 1\n"),
+    "for target": ("from vllm.x import FusedMoE as F\nfor F.forward in [1]: pass\n"),
+    "tuple target": ("from vllm.x import FusedMoE as F\n(F.forward, y) = 1, 2\n"),
+    "with target": ("from vllm.x import FusedMoE as F\nwith open('x') as F.handle: pass\n"),
+    "ann": ("from vllm.x import FusedMoE as F\nF.forward: object = 1\n"),
+    "globals": ("from vllm.x import F\nglobals()['F'].forward = 1\n"),
+    "exec": ("exec('import vllm; vllm.x = 1')\n"),
+    "try import": (
+        "try:\n    import vllm.fast as v\nexcept ImportError:\n    import vllm.slow as v\nv.x = 1\n"
+    ),
+    "getter": ("def get():\n    import vllm.utils\n    return vllm.utils\nget().cdiv = 1\n"),
+    "lambda": ("from vllm.x import F\nf = lambda: setattr(F, 'x', 1)\n"),
+    "match": ("import vllm.utils as u\nmatch u:\n    case mod:\n        mod.cdiv = 1\n"),
+    "walrus": ("import sys\nif (m := sys.modules.get('vllm.utils')):\n    m.cdiv = 1\n"),
+    "class attr": ("from vllm.x import F\nclass A:\n    target = F\nA.target.forward = 1\n"),
+    "inst attr": ("from vllm.x import F\nclass A:\n    target = F\nA().target.forward = 1\n"),
+    "closure": (
+        "import vllm.utils\n"
+        "def outer(mod):\n"
+        "    def inner():\n"
+        "        mod.x = 1\n"
+        "    return inner\n"
+        "outer(vllm.utils)()\n"
+    ),
+    "reduce": ("import functools, vllm\nfunctools.reduce(getattr, ['utils'], vllm).x = 1\n"),
+    "attrgetter": ("import operator, vllm\noperator.attrgetter('utils')(vllm).x = 1\n"),
+    "lambda arg": ("import vllm.utils\n(lambda m: setattr(m, 'cdiv', 1))(vllm.utils)\n"),
+    "map": ("import vllm.utils\nlist(map(lambda m: setattr(m, 'cdiv', 1), [vllm.utils]))\n"),
+    "property": (
+        "import vllm.utils\n"
+        "class A:\n"
+        "    @property\n"
+        "    def mod(self):\n"
+        "        return vllm.utils\n"
+        "    def f(self):\n"
+        "        self.mod.x = 1\n"
+    ),
+    "star": ("from vllm.x import F\nargs = [F, 'forward', 1]\nsetattr(*args)\n"),
+    "base": ("from torch import nn\nclass A(nn.Module): ...\nA.__base__.forward = 1\n"),
+    "getmodule": ("import inspect\nfrom vllm.x import F\ninspect.getmodule(F).cdiv = 1\n"),
+    "environ or": ("import os\nos.environ |= {'A': '1'}\n"),
+    "putenv": ("from os import putenv as p\np('A', '1')\n"),
+    "torch._C": ("import torch\ntorch._C._set_cublas_allow_tf32(True)\n"),
+    "concat": ("import torch\ngetattr(torch, 'set_default_' + 'dtype')(torch.half)\n"),
+    "fstring unknown": ("import torch, sys\ngetattr(torch, f'set_{sys.argv[1]}')(1)\n"),
+    "__import__": ("__import__('os').system('x')\n"),
+    "import_module os": ("import importlib\nimportlib.import_module('os').system('x')\n"),
+    "mp": ("import torch.multiprocessing as mp\nmp.set_start_method('spawn')\n"),
+    "default arg": ("import torch\ndef f(x=torch.set_num_threads(1)): ...\n"),
+    "self lib": (
+        "import torch\n"
+        "class A:\n"
+        "    def __init__(self):\n"
+        "        self.lib = torch.library.Library('aten', 'IMPL')\n"
+        "    def go(self):\n"
+        "        self.lib.impl('mm', print, 'CPU')\n"
+    ),
+    "py_impl": ("import torch\ntorch.ops.aten.mm.default.py_impl(1)(print)\n"),
+    "models update": (
+        "from vllm import ModelRegistry\nModelRegistry.models.update({'DeepseekV3ForCausalLM': 1})\n"
+    ),
+    "models aug": ("from vllm import ModelRegistry\nModelRegistry.models |= {'DeepseekV3ForCausalLM': 1}\n"),
+    "loop reg": (
+        "from vllm import ModelRegistry\n"
+        "class M: ...\n"
+        "for k, v in {'DeepseekV3ForCausalLM': M}.items():\n"
+        "    ModelRegistry.register_model(k, v)\n"
+    ),
+    "dict dispatch": ("import vllm.utils\n{'a': vllm.utils}['a'].cdiv = 1\n"),
+    "star import": ("from vllm.utils import *\ncdiv.fast = 1\n"),
+    "conditional": ("import vllm.utils as u, own\nt = u if own.x else own\nt.cdiv = 1\n"),
+    "nonlocal": (
+        "import vllm.utils\n"
+        "def f():\n"
+        "    t = None\n"
+        "    def g():\n"
+        "        nonlocal t\n"
+        "        t = vllm.utils\n"
+        "    g()\n"
+        "    t.cdiv = 1\n"
+    ),
+    "global": (
+        "import vllm.utils\nt = None\ndef g():\n    global t\n    t = vllm.utils\ndef h():\n    t.cdiv = 1\n"
+    ),
+    "kwargs": ("import vllm.utils\ndef p(*, where):\n    where.cdiv = 1\np(where=vllm.utils)\n"),
+    "kwargs dict": ("import vllm.utils\ndef p(where):\n    where.cdiv = 1\np(**{'where': vllm.utils})\n"),
+    "default param": ("import vllm.utils\ndef p(where=vllm.utils):\n    where.cdiv = 1\np()\n"),
+    "async": ("import vllm.utils\nasync def p():\n    vllm.utils.cdiv = 1\n"),
+    "comprehension": ("import vllm.utils\n[setattr(m, 'cdiv', 1) for m in (vllm.utils,)]\n"),
+    "genexpr any": ("import vllm.utils\nany(setattr(m, 'cdiv', 1) for m in (vllm.utils,))\n"),
+    "generator fn": (
+        "import vllm.utils\ndef targets():\n    yield vllm.utils\nfor t in targets():\n    t.cdiv = 1\n"
+    ),
+    "ctx mgr": (
+        "import vllm.utils\n"
+        "from contextlib import contextmanager\n"
+        "@contextmanager\n"
+        "def patched():\n"
+        "    old = vllm.utils.cdiv\n"
+        "    vllm.utils.cdiv = 1\n"
+        "    try:\n"
+        "        yield\n"
+        "    finally:\n"
+        "        vllm.utils.cdiv = old\n"
+    ),
+    "metaclass __call__": ("from vllm.x import F\ntype(F).__call__ = 1\n"),
+    "inst class": ("from vllm.platforms import current_platform\ncurrent_platform.__class__.x = 1\n"),
+    "type inst": ("from vllm.platforms import current_platform\ntype(current_platform).x = 1\n"),
+    "subclass init hook": (
+        "import vllm.utils\nclass A:\n    def __init_subclass__(cls):\n        vllm.utils.cdiv = 1\n"
+    ),
+    "ctypes": ("import ctypes\nctypes.pythonapi.PyDict_SetItemString(1, 2, 3)\n"),
+    "frame": ("import sys\nsys._getframe(1).f_globals['x'] = 1\n"),
+    "gc": ("import gc\nfor o in gc.get_objects(): o.x = 1\n"),
+    "pickle": ("import pickle\npickle.loads(b'x')\n"),
+    "socket alias": ("import socket as s\nconn = s.socket\nconn()\n"),
+    "thread at import": ("import threading\nthreading.Thread(target=print).start()\n"),
+    "env via dict": ("import os\nenv = os.environ\nenv['A'] = '1'\n"),
+    "env setdefault": ("import os\nos.environ.setdefault('OWN_A', '1')\n"),
+    "patch.dict": (
+        "from unittest.mock import patch\n"
+        "import vllm.utils\n"
+        "patch.dict(vllm.utils.__dict__, {'cdiv': 1}).start()\n"
+    ),
+    "patch obj deco": (
+        "from unittest.mock import patch\nfrom vllm.x import F\n@patch.object(F, 'forward')\ndef f(): ...\n"
+    ),
+    "wrapt": ("import wrapt\n@wrapt.patch_function_wrapper('vllm.utils', 'cdiv')\ndef f(*a): ...\n"),
+    "module class": (
+        "import sys\nfrom types import ModuleType\nimport vllm.utils\nvllm.utils.__class__ = ModuleType\n"
+    ),
+    "singledispatch": (
+        "from vllm.x import dispatch\nimport torch\n@dispatch.register(torch.Tensor)\ndef f(t): ...\n"
+    ),
+    "inductor lowering": (
+        "import torch\n"
+        "from torch._inductor.lowering import register_lowering\n"
+        "@register_lowering(torch.ops.aten.mm)\n"
+        "def f(*a): ...\n"
+    ),
+    "decomp": (
+        "import torch\n"
+        "from torch._decomp import decomposition_table\n"
+        "decomposition_table[torch.ops.aten.mm.default] = print\n"
+    ),
+    "dynamo cfg": ("import torch._dynamo.config as c\nc.cache_size_limit = 1\n"),
+    "inductor cfg": ("from torch._inductor import config\nconfig.max_autotune = True\n"),
+    "logging": ("import logging\nlogging.getLogger('vllm').setLevel(10)\n"),
+    "warnings": ("import warnings\nwarnings.filterwarnings('ignore')\n"),
+    "np": ("import numpy as np\nnp.random.seed(0)\n"),
+    "sys.path": ("import sys\nsys.path.insert(0, '.')\n"),
+    "sys.path +=": ("import sys\nsys.path += ['.']\n"),
+    "sys.excepthook": ("import sys\nsys.excepthook = print\n"),
+    "stdout": ("import sys\nsys.stdout = None\n"),
+    "defaults": ("from vllm.utils import cdiv\ncdiv.__defaults__ = (1,)\n"),
+    "abstract": ("from vllm.x import F\nF.__abstractmethods__ = frozenset()\n"),
+    "hf config obj": (
+        "def f(vllm_config: 'VllmConfig'):\n"
+        "    vllm_config.cache_config.block_size = 64\n"
+        "from vllm.config import VllmConfig\n"
+    ),
+    "ctx obj": (
+        "from vllm.forward_context import get_forward_context\n"
+        "def f():\n"
+        "    get_forward_context().attn_metadata = None\n"
+    ),
+    "subprocess in method": (
+        "from subprocess import Popen\nclass A:\n    run = Popen\n    def f(self):\n        self.run(['x'])\n"
+    ),
+    "vars class": ("from vllm.x import F\nvars(F)['forward'] = 1\n"),
+    "setattr via getattr": (
+        "import builtins, vllm.utils\ngetattr(builtins, 'set' + 'attr')(vllm.utils, 'a', 1)\n"
+    ),
+    "builtins dict": ("import vllm.utils\n__builtins__['setattr'](vllm.utils, 'a', 1)\n"),
+    "hf hub": (
+        "from huggingface_hub import snapshot_download\ndef f():\n    return snapshot_download('x')\n"
+    ),
+    "flag registry": (
+        "from vllm.envs import environment_variables\n"
+        "environment_variables['VLLM_ATTENTION_BACKEND'] = lambda: 1\n"
+    ),
+    "append": ("from vllm.x import SUPPORTED\nSUPPORTED.append('DeepseekV3ForCausalLM')\n"),
+    "del item": ("from vllm.x import TABLE\ndel TABLE['a']\n"),
+    "dispatch via cls": (
+        "from vllm.x import F\n"
+        "class Own:\n"
+        "    @classmethod\n"
+        "    def install(cls, owner=F):\n"
+        "        owner.forward = cls.forward\n"
+        "    def forward(self): ...\n"
+    ),
+    "staticmethod param": (
+        "from vllm.x import F\n"
+        "class Own:\n"
+        "    @staticmethod\n"
+        "    def put(owner):\n"
+        "        owner.forward = 1\n"
+        "Own.put(F)\n"
+    ),
+    "method param": (
+        "from vllm.x import F\n"
+        "class Own:\n"
+        "    def put(self, owner):\n"
+        "        owner.forward = 1\n"
+        "Own().put(F)\n"
+    ),
+    "getattr dyn": ("import vllm.utils, sys\ngetattr(vllm.utils, sys.argv[1]).x = 1\n"),
+    "reexport": ("from own.compat import Thing\nThing.forward = 1\n"),
+    "os alias function": ("import os\nrun = getattr(os, 'system')\nrun('x')\n"),
+    "torch lib def": ("import torch\ntorch.library.define('aten::mine', '(Tensor x) -> Tensor')\n"),
+    "impl computed": ("import torch, sys\ntorch.library.impl(sys.argv[1], 'CPU', print)\n"),
+    "direct with lib": (
+        "from vllm.utils import direct_register_custom_op\n"
+        "import torch\n"
+        "lib=torch.library.Library('aten','FRAGMENT')\n"
+        "direct_register_custom_op('mine', print, target_lib=lib)\n"
+    ),
+    "vllm_lib impl": (
+        "from vllm.utils import vllm_lib\nvllm_lib.impl('unified_attention', print, dispatch_key='CUDA')\n"
+    ),
+    "name rebound to a foreign object": (
+        "class A: ...\nu = A()\nu.cdiv = 1\nimport vllm.utils as u\nu.cdiv = 1\n"
+    ),
+    "loop carries the foreign object": (
+        "import vllm.utils\nclass A: ...\nt = A()\nfor n in (1, 2):\n    t.cdiv = 1\n    t = vllm.utils\n"
+    ),
+    "layer table without a guard": (
+        "from vllm.config import VllmConfig\n"
+        "class L:\n"
+        "    def __init__(self, c: VllmConfig, prefix):\n"
+        "        c.compilation_config.static_forward_context[prefix] = self\n"
+    ),
+}
+"""None may be let through."""
+HARMLESS: dict[str, str] = {
+    "dataclass": (
+        "from dataclasses import dataclass, field\n"
+        "@dataclass\n"
+        "class A:\n"
+        "    x: list = field(default_factory=list)\n"
+        "a = A()\n"
+        "a.x.append(1)\n"
+    ),
+    "enum": ("from enum import Enum\nclass E(Enum):\n    A = 1\n"),
+    "nn module": (
+        "import torch\n"
+        "from torch import nn\n"
+        "class M(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.w = nn.Parameter(torch.empty(1))\n"
+        "        self.register_buffer('b', torch.zeros(1))\n"
+        "        self.w.weight_loader = self.load\n"
+        "    def load(self, p, w):\n"
+        "        p.data.copy_(w)\n"
+    ),
+    "logger": ("import logging\nlogger = logging.getLogger(__name__)\nlogger.setLevel(10)\n"),
+    "init_logger": (
+        "from vllm.logger import init_logger\nlogger = init_logger(__name__)\nlogger.info('x')\n"
+    ),
+    "lru": ("from functools import lru_cache\n@lru_cache\ndef f(): ...\nf.cache_clear()\n"),
+    "triton": ("from vllm.triton_utils import tl, triton\n@triton.jit\ndef k(x): ...\nk[(1,)](1)\n"),
+    "grid lambda": (
+        "from vllm.triton_utils import triton\n"
+        "def f(x):\n"
+        "    grid = lambda m: (triton.cdiv(x, m['B']),)\n"
+        "    return grid\n"
+    ),
+    "sets": ("from vllm.x import NAMES\nmine = set(NAMES)\nmine.add('DeepseekV3ForCausalLM')\n"),
+    "copied": ("from vllm.x import TABLE\nmine = TABLE.copy()\nmine['DeepseekV3ForCausalLM'] = 1\n"),
+    "merged": ("from vllm.x import TABLE\nmine = {**TABLE, 'a': 1}\nmine['DeepseekV3ForCausalLM'] = 1\n"),
+    "deepcopy": ("import copy\nfrom vllm.x import CONFIG\nc = copy.deepcopy(CONFIG)\nc.x = 1\n"),
+    "replace": (
+        "from dataclasses import replace\n"
+        "def f(vllm_config: 'VllmConfig'):\n"
+        "    return replace(vllm_config, x=1)\n"
+        "from vllm.config import VllmConfig\n"
+    ),
+    "env read": ("import os\nX = os.environ.get('A', '0') == '1'\nY = os.environ['B']\n"),
+    "kernel call": (
+        "import torch\ndef f(a, out):\n    torch.ops._C.rms_norm(out, a)\n    torch.mm(a, a, out=out)\n"
+    ),
+    "cuda graph": (
+        "import torch\n"
+        "def f():\n"
+        "    g = torch.cuda.CUDAGraph()\n"
+        "    with torch.cuda.graph(g):\n"
+        "        pass\n"
+        "    s = torch.cuda.current_stream()\n"
+        "    with torch.cuda.stream(s):\n"
+        "        pass\n"
+    ),
+    "inference": ("import torch\n@torch.inference_mode()\ndef f(): ...\n@torch.no_grad()\ndef g(): ...\n"),
+    "context own": ("import contextvars\nv = contextvars.ContextVar('v')\nv.set(1)\n"),
+    "getattr const": ("import torch\ndt = getattr(torch, 'float16')\nd = getattr(torch, str(1))\n"),
+    "typing cast": ("from typing import cast\nimport subprocess\nx = cast(subprocess.Popen, None)\n"),
+    "isinstance": ("import subprocess\ndef f(x):\n    return isinstance(x, subprocess.Popen)\n"),
+    "socket const": ("import socket\nF = socket.AF_INET\n"),
+    "requests exc": (
+        "import requests\ndef f():\n    try: ...\n    except requests.exceptions.Timeout: ...\n"
+    ),
+    "own register": (
+        "REG = {}\n"
+        "def register(name):\n"
+        "    def w(f):\n"
+        "        REG[name] = f\n"
+        "        return f\n"
+        "    return w\n"
+        "@register('DeepseekV3ForCausalLM')\n"
+        "def f(): ...\n"
+    ),
+    "abc register own": ("import abc\nclass A(abc.ABC): ...\nclass B: ...\nA.register(B)\n"),
+    "pytree own": (
+        "import torch.utils._pytree as p\n"
+        "class A: ...\n"
+        "p.register_pytree_node(A, lambda a: ([], None), lambda *a: A())\n"
+    ),
+    "multimodal": (
+        "from vllm.multimodal import MULTIMODAL_REGISTRY\n"
+        "class P: ...\n"
+        "@MULTIMODAL_REGISTRY.register_processor(P)\n"
+        "class M: ...\n"
+    ),
+    "mock in tests only": ("x = 'unittest.mock.patch'\n"),
+    "attr on result": (
+        "import torch\nt = torch.empty(3)\nt.foo = 1\nl = torch.nn.Linear(1,1)\nl.weight.data = t\n"
+    ),
+    "own setattr loop": ("class C: ...\nfor n in ('a','b'):\n    setattr(C, n, property(lambda s: 1))\n"),
+    "own getattr": ("class C:\n    def __getattr__(self, n):\n        return getattr(self.inner, n)\n"),
+    "super setattr": (
+        "from torch import nn\n"
+        "class M(nn.Module):\n"
+        "    def __setattr__(self, n, v):\n"
+        "        super().__setattr__(n, v)\n"
+    ),
+    "custom layer op": (
+        "from vllm.model_executor.custom_op import CustomOp\n"
+        "@CustomOp.register('own_norm')\n"
+        "class N(CustomOp): ...\n"
+    ),
+    "quant cfg": (
+        "from vllm.model_executor.layers.quantization import register_quantization_config\n"
+        "@register_quantization_config('own_quant')\n"
+        "class N: ...\n"
+    ),
+    "sys path read": ("import sys\nprint(sys.path[0], sys.argv)\nx = list(sys.path)\nx.append('a')\n"),
+    "atexit own class": (
+        "class atexit:\n    @staticmethod\n    def register(f): ...\natexit.register(print)\n"
+    ),
+    "importlib own": ("import importlib\nm = importlib.import_module('own.compat')\nm.limit = 2\n"),
+    "importlib rel": ("import importlib\nm = importlib.import_module('.compat', 'own')\nm.limit = 2\n"),
+    "with env": (
+        "import os\n"
+        "from contextlib import contextmanager\n"
+        "@contextmanager\n"
+        "def env(k, v):\n"
+        "    old = os.environ.get(k)\n"
+        "    os.environ[k] = v\n"
+        "    try:\n"
+        "        yield\n"
+        "    finally:\n"
+        "        if old is None:\n"
+        "            os.environ.pop(k)\n"
+        "        else:\n"
+        "            os.environ[k] = old\n"
+    ),
+    "cudnn flags": (
+        "import torch\ndef f():\n    with torch.backends.cudnn.flags(enabled=False):\n        pass\n"
+    ),
+    "backend saved": (
+        "import torch\n"
+        "def f(g):\n"
+        "    old = torch.backends.cuda.matmul.allow_tf32\n"
+        "    try:\n"
+        "        torch.backends.cuda.matmul.allow_tf32 = False\n"
+        "        g()\n"
+        "    finally:\n"
+        "        torch.backends.cuda.matmul.allow_tf32 = old\n"
+    ),
+    "thread in fn": ("import threading\ndef f():\n    threading.Thread(target=print).start()\n"),
+    "json": ("import json\ndef f(p):\n    return json.loads(p)\n"),
+    "np": ("import numpy as np\nx = np.zeros(3)\nx[0] = 1\nrng = np.random.default_rng(0)\n"),
+    "generator": ("import torch\ng = torch.Generator()\ng.manual_seed(1)\n"),
+    "random inst": ("import random\nr = random.Random(1)\nr.seed(2)\n"),
+    "loop var": ("import vllm.utils\nfor m in (1,2):\n    x = m\nclass A: ...\nm = A()\nm.cdiv = 1\n"),
+    "param shadow": ("import vllm.utils as u\ndef f(u):\n    u.x = 1\n"),
+    "class scope": ("import vllm.utils as u\nclass A:\n    u = {}\n    u['x'] = 1\n"),
+    "del name": ("import vllm.utils as u\ndel u\n"),
+    "string op": (
+        "import torch\n"
+        "lib = torch.library.Library('own', 'FRAGMENT')\n"
+        "lib.define('op(Tensor x) -> Tensor')\n"
+        "@torch.library.impl(lib, 'op', 'CPU')\n"
+        "def f(x): ...\n"
+        "@torch.library.register_fake('own::op')\n"
+        "def g(x): ...\n"
+    ),
+    "register own warmup": (
+        "from vllm.warm import register_provider\n"
+        "class P:\n"
+        "    def go(self):\n"
+        "        register_provider(self)\n"
+    ),
+    "vllm plugin logger": ("from vllm.logger import init_logger as i\ni(__name__).warning_once('x')\n"),
+    "hf cfg class": (
+        "from transformers import PretrainedConfig\n"
+        "class C(PretrainedConfig):\n"
+        "    model_type='own'\n"
+        "    def __init__(self, **k):\n"
+        "        super().__init__(**k)\n"
+        "        self.a = 1\n"
+    ),
+    "attn ctx read": (
+        "from vllm.forward_context import get_forward_context\n"
+        "def f():\n"
+        "    return get_forward_context().attn_metadata['x']\n"
+    ),
+    "dtype ctx": (
+        "from vllm.utils.torch_utils import set_default_torch_dtype\n"
+        "import torch\n"
+        "def f():\n"
+        "    with set_default_torch_dtype(torch.half):\n"
+        "        pass\n"
+    ),
+    "assert_never": ("import typing\ntyping.TYPE_CHECKING\n"),
+    "name rebound to an own object": (
+        "import vllm.utils as u\nprint(u)\nclass A: ...\nu = A()\nu.cdiv = 1\n"
+    ),
+    "own instance as the key": ("from vllm.x import TABLE\nclass A: ...\nTABLE[A] = 1\n"),
+    "layer table with a guard": (
+        "from vllm.config import VllmConfig\n"
+        "class L:\n"
+        "    def __init__(self, c: VllmConfig, prefix):\n"
+        "        t = c.compilation_config.static_forward_context\n"
+        "        if prefix in t:\n"
+        "            raise ValueError(prefix)\n"
+        "        t[prefix] = self\n"
+    ),
+}
+"""Each must pass."""

@@ -1,0 +1,233 @@
+"""Settings that drift between code, tests and documents, switches that are not off, and their innocent twins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+READ = 'def backend(c):\n    return c.additional_config.get("backend", "auto")\n'
+DOC = 'Set `backend` in `--additional-config \'{"backend": "fast"}\'`.\n'
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A change's files; the switch is `backend`, on `fast`, off `auto`."""
+
+    code: str = READ
+    test: str = ""
+    document: str = DOC
+    engine: dict[str, bytes] = field(default_factory=dict)
+
+
+SWITCHES: dict[str, tuple[str, str]] = {
+    "default of get is off": ("off", READ),
+    "no default, compared with on": (
+        "off",
+        'def f(c):\n    return c.additional_config.get("backend") == "fast"\n',
+    ),
+    "no default, compared with off": (
+        "on",
+        'def f(c):\n    return c.additional_config.get("backend") != "auto"\n',
+    ),
+    "default of get is on": ("on", 'def f(c):\n    return c.additional_config.get("backend", "fast")\n'),
+    "default by or": ("on", 'def f(c):\n    return c.additional_config.get("backend") or "fast"\n'),
+    "constant default": (
+        "off",
+        'KEY = "backend"\nOFF = "auto"\ndef f(c):\n    return c.additional_config.get(KEY, OFF)\n',
+    ),
+    "constant default that is on": (
+        "on",
+        'DEFAULT = "fa" + "st"\ndef f(c):\n    return c.additional_config.get("backend", DEFAULT)\n',
+    ),
+    "enum by membership": (
+        "off",
+        'from enum import StrEnum\nclass B(StrEnum):\n    AUTO = "auto"\n    FAST = "fast"\n'
+        "def f(c):\n"
+        '    if not isinstance(c, dict) or "backend" not in c:\n        return B.AUTO\n'
+        '    return B(c["backend"])\n',
+    ),
+    "enum by membership that is on": (
+        "on",
+        'from enum import StrEnum\nclass B(StrEnum):\n    AUTO = "auto"\n    FAST = "fast"\n'
+        'def f(c):\n    if "backend" not in c:\n        return B.FAST\n    return B(c["backend"])\n',
+    ),
+    "index without a default": ("raises", 'def f(c):\n    return c.additional_config["backend"]\n'),
+    "index in a try": (
+        "off",
+        'def f(c):\n    try:\n        v = c["backend"]\n    except KeyError:\n        v = "auto"\n    return v\n',
+    ),
+    "index in a try that ends on": (
+        "on",
+        'def f(c):\n    try:\n        return c["backend"]\n    except KeyError:\n        return "fast"\n',
+    ),
+    "conditional expression": (
+        "off",
+        'def f(c):\n    return c["backend"] == "fast" if "backend" in c else False\n',
+    ),
+    "branch that is not entered": (
+        "off",
+        'class A:\n    def __init__(self, c):\n        self.n = c.n\n        if "backend" in c.extra:\n'
+        "            self.fast = True\n",
+    ),
+    "nested table": (
+        "unknown",
+        'def f(c):\n    return c.additional_config.get("backend", {}).get("level", 3)\n',
+    ),
+    "nested table that is on": (
+        "on",
+        'def f(c):\n    return c.additional_config.get("backend", {}).get("enabled", True)\n',
+    ),
+    "default from elsewhere": ("unknown", 'def f(c, d):\n    return c.additional_config.get("backend", d)\n'),
+    "field of a class": (
+        "off",
+        'from pydantic import BaseModel\nclass C(BaseModel):\n    backend: str = "auto"\n',
+    ),
+    "field of a class that is on": (
+        "on",
+        'from pydantic import BaseModel, Field\nclass C(BaseModel):\n    backend: str = Field("fast")\n',
+    ),
+    "field that is none and compared with off": (
+        "on",
+        "from dataclasses import dataclass\n@dataclass\nclass C:\n    backend: str | None = None\n"
+        'def f(c):\n    return c.backend != "auto"\n',
+    ),
+    "field that is none and compared with on": (
+        "off",
+        "from dataclasses import dataclass\n@dataclass\nclass C:\n    backend: str | None = None\n"
+        'def f(c):\n    return c.backend == "fast"\n',
+    ),
+    "lower case of the value": (
+        "off",
+        'def f(c):\n    return str(c.get("backend", "AUTO")).lower() == "fast"\n',
+    ),
+    "member of a tuple": ("off", 'def f(c):\n    return c.get("backend") in ("fast", "faster")\n'),
+    "not among off values": ("off", 'def f(c):\n    return c.get("backend") not in (None, "auto")\n'),
+    "variable that is compared with on": (
+        "off",
+        'def f(c):\n    b = c.extra.get("backend")\n    if b == "fast":\n        return 1\n    return 0\n',
+    ),
+    "variable that is compared with off": (
+        "on",
+        'def f(c):\n    b = c.extra.get("backend")\n    if b != "auto":\n        return 1\n    return 0\n',
+    ),
+    "attribute that is compared in another method": (
+        "on",
+        'class A:\n    def __init__(self, c):\n        self.b = c.extra.get("backend")\n'
+        '    def go(self):\n        return 0 if self.b == "auto" else 1\n',
+    ),
+    "variable that is tested": (
+        "off",
+        'def f(c):\n    b = c.extra.get("backend")\n    if not b:\n        return 0\n    return 1\n',
+    ),
+    "value that is handed on": ("unknown", 'def f(c):\n    return c.extra.get("backend")\n'),
+    "negated value": ("off", 'def f(c):\n    plain = not c.extra.get("backend")\n    return plain\n'),
+    "named expression": (
+        "off",
+        'def f(c):\n    if (b := c.extra.get("backend")) and b == "fast":\n        return 1\n    return 0\n',
+    ),
+    "match statement": (
+        "unknown",
+        'def f(c):\n    match c.extra.get("backend"):\n        case "auto":\n            return 0\n    return 1\n',
+    ),
+    "conditional on off": (
+        "on",
+        'def f(c):\n    return A if c.extra.get("backend") == "auto" else B\nclass A: ...\nclass B: ...\n',
+    ),
+    "table by value": (
+        "off",
+        'def f(c):\n    return {"fast": 1, "auto": 0}[c.extra.get("backend", "auto")]\n',
+    ),
+    "attribute of an object": ("on", 'def f(c):\n    return getattr(c, "backend", True)\n'),
+}
+"""What must be said of each read."""
+
+DRIFTS: dict[str, tuple[str, Case]] = {
+    "key that nothing documents": ("backend", Case(document="Nothing is said here.\n")),
+    "documented key that no code reads": (
+        "decode_mode",
+        Case(document=DOC + "```\nvllm serve m --additional-config '{\"decode_mode\": 1}'\n```\n"),
+    ),
+    "documented key over several lines": (
+        "mode2",
+        Case(document=DOC + '--additional-config \'{\n  "backend": "fast",\n  "mode2": {"x": 1}\n}\'\n'),
+    ),
+    "variable that nothing documents": (
+        "OWN_FAST_PATH",
+        Case(code=READ + 'import os\nFAST = os.environ.get("OWN_FAST_PATH", "0") == "1"\n'),
+    ),
+    "variable read through getenv by another name": (
+        "OWN_LEVEL",
+        Case(code=READ + 'from os import getenv as g\nN = "OWN_LEVEL"\nX = g(N)\n'),
+    ),
+    "documented variable that no code reads": (
+        "OWN_SPEED",
+        Case(document=DOC + "Run `export OWN_SPEED=2` first.\n"),
+    ),
+    "test that sets a variable nothing reads": (
+        "OWN_FASTPATH",
+        Case(test='def test_x(monkeypatch):\n    monkeypatch.setenv("OWN_FASTPATH", "1")\n'),
+    ),
+    "test that starts a process with a variable nothing reads": (
+        "OWN_TYPO",
+        Case(test='import os, subprocess\nsubprocess.run(["x"], env={**os.environ, "OWN_TYPO": "1"})\n'),
+    ),
+    "flag that nothing documents": (
+        "--own-level",
+        Case(code=READ + 'def add(p):\n    p.add_argument("--own-level", type=int, default=3)\n'),
+    ),
+    "field that nothing reads": (
+        "FastConfig.level",
+        Case(
+            code=READ + "from dataclasses import dataclass\n@dataclass\nclass FastConfig:\n"
+            "    level: int = 3\n    size: int = 1\n"
+            "def f(c):\n    return c.size\n"
+        ),
+    ),
+    "key read through an alias": (
+        "level",
+        Case(code=READ + 'def f(c):\n    extra = c.additional_config or {}\n    return extra["level"]\n'),
+    ),
+}
+"""Each must fail, naming the setting."""
+
+AGREEING: dict[str, Case] = {
+    "read and documented": Case(),
+    "variable read, tested and documented": Case(
+        code=READ + 'import os\nFAST = os.getenv("OWN_FAST")\n',
+        test='def test_x(monkeypatch):\n    monkeypatch.setenv("OWN_FAST", "1")\n',
+        document=DOC + "`OWN_FAST=1` chooses the fast one.\n",
+    ),
+    "variable of CUDA": Case(code=READ + 'import os\nD = os.environ["CUDA_VISIBLE_DEVICES"]\n'),
+    "variable of the engine": Case(
+        code=READ + "from vllm import envs\nX = envs.VLLM_CACHE_ROOT\n",
+        test='def test_x(monkeypatch):\n    monkeypatch.setenv("VLLM_CACHE_ROOT", "/tmp")\n',
+        document=DOC + "Set `VLLM_CACHE_ROOT=/tmp`.\n",
+        engine={"vllm/envs.py": b'x = {"VLLM_CACHE_ROOT": lambda: 1}\n'},
+    ),
+    "flag declared and documented": Case(
+        code=READ + 'def add(p):\n    p.add_argument("--own-level", default=3)\n',
+        document=DOC + "`python -m own --own-level 4`\n",
+    ),
+    "flags of other programs in a document": Case(document=DOC + "`git commit --amend`, `pip --no-deps`\n"),
+    "words in capitals in a document": Case(document=DOC + "The KV_CACHE holds FP8 and MAX_LEN rows.\n"),
+    "dictionary that is not the config": Case(code=READ + 'def f(d):\n    return d.get("level", 3)\n'),
+    "class whose fields are read as a whole": Case(
+        code=READ
+        + "from dataclasses import asdict, dataclass\n@dataclass\nclass FastConfig:\n    level: int = 3\n"
+        "def f(c):\n    return asdict(c)\n"
+    ),
+    "test that deletes a variable": Case(test='def test_x(monkeypatch):\n    monkeypatch.delenv("OWN_X")\n'),
+}
+"""Each must pass."""
+AGREEING["variable that is read to be put back"] = Case(
+    code=READ + "import os\ndef f():\n    old = os.environ.get('OTHER_X')\n    os.environ['OTHER_X'] = '1'\n"
+)
+AGREEING["variable whose name other code computes"] = Case(
+    document=DOC + "Set `OTHER_LEVEL=1`.\n", engine={"vllm/cli.py": b'name = f"OTHER_{x}"\n'}
+)
+AGREEING["constant in code marks in a document"] = Case(
+    document=DOC + "Imports under `TYPE_CHECKING` count.\n"
+)
+DRIFTS["variable that a table of variables names"] = (
+    "OWN_MODE",
+    Case(document=DOC + "| environment variable `OWN_MODE` | what it does |\n"),
+)

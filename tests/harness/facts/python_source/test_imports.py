@@ -1,0 +1,173 @@
+"""Laws of imports: every way into the subject is found, whatever its form, and what is none is let be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import grimp
+import pytest
+
+import harness
+from harness.facts.python_source.reaches import Reaches, collect_inward
+from harness.facts.python_source.tree import SourceTree
+from harness.model.reach import ImportForm, InwardImport
+
+FAST = "engine/models/whale/fast"
+FILES = {
+    f"{FAST}/__init__.py": "",
+    f"{FAST}/runtime.py": "def read(config):\n    return None\n",
+    "engine/models/whale/__init__.py": "",
+    "engine/models/whale/model.py": "import torch\n",
+    "engine/runner.py": "import torch\n",
+}
+MODULE = "engine.models.whale.fast"
+
+
+def inward(path: str, text: str, more: Mapping[str, str] | None = None) -> tuple[InwardImport, ...]:
+    """What one file, with others, reaches of the subject."""
+    files = {p: t.encode() for p, t in {**FILES, **(more or {}), path: text}.items()}
+    head = SourceTree(files)
+    owned = frozenset(p for p in files if p.startswith(f"{FAST}/"))
+    base = SourceTree({p: t.encode() for p, t in FILES.items() if p not in owned})
+    return collect_inward(
+        Reaches(head, owned, lambda p: p.startswith("tests/")),
+        Reaches(base, frozenset(), lambda _path: False),
+        lambda _path, _line: (),
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "form"),
+    [
+        ("engine/runner.py", f"from {MODULE}.runtime import read\n", ImportForm.STATIC),
+        ("engine/runner.py", f"import {MODULE}.runtime as r\n", ImportForm.STATIC),
+        ("engine/runner.py", "from engine.models.whale import fast\n", ImportForm.STATIC),
+        ("engine/models/whale/model.py", "from .fast.runtime import read\n", ImportForm.STATIC),
+        ("engine/models/whale/__init__.py", "from . import fast\n", ImportForm.STATIC),
+        ("engine/models/shark.py", "from .whale.fast import runtime\n", ImportForm.STATIC),
+        ("engine/runner.py", f"def f():\n    from {MODULE} import runtime\n", ImportForm.LAZY),
+        ("engine/runner.py", f"class A:\n    def f(self):\n        import {MODULE}\n", ImportForm.LAZY),
+        ("engine/runner.py", f"if x:\n    import {MODULE}\n", ImportForm.CONDITIONAL),
+        (
+            "engine/runner.py",
+            f"try:\n    import {MODULE}\nexcept ImportError:\n    pass\n",
+            ImportForm.CONDITIONAL,
+        ),
+        (
+            "engine/runner.py",
+            f"from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from {MODULE} import runtime\n",
+            ImportForm.TYPES_ONLY,
+        ),
+        (
+            "engine/runner.py",
+            f"import importlib\nm = importlib.import_module('{MODULE}.runtime')\n",
+            ImportForm.DYNAMIC,
+        ),
+        ("engine/runner.py", f"m = __import__('{MODULE}')\n", ImportForm.DYNAMIC),
+        (
+            "engine/models/whale/model.py",
+            "from importlib import import_module\nm = import_module('.fast.runtime', __package__)\n",
+            ImportForm.DYNAMIC,
+        ),
+        (
+            "engine/runner.py",
+            "import importlib as i\nROOT = 'engine.models'\nm = i.import_module(f'{ROOT}.whale.fast.runtime')\n",
+            ImportForm.DYNAMIC,
+        ),
+        ("engine/runner.py", f"REGISTRY = {{'Whale': ('{MODULE}.runtime', 'Fast')}}\n", ImportForm.NAMED),
+        ("engine/runner.py", f"REGISTRY = {{'Whale': '{MODULE}.runtime:Fast'}}\n", ImportForm.NAMED),
+        ("engine/runner.py", f"import sys\nm = sys.modules.get('{MODULE}.runtime')\n", ImportForm.NAMED),
+        ("engine/runner.py", f"@register('{MODULE}.runtime')\ndef f():\n    pass\n", ImportForm.NAMED),
+        ("engine/runner.py", f"match x:\n    case 1:\n        import {MODULE}\n", ImportForm.STATIC),
+    ],
+)
+def test_an_import_of_the_subject_is_found_with_its_form(path: str, text: str, form: ImportForm) -> None:
+    assert [found.form for found in inward(path, text)] == [form]
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("engine/runner.py", '"""Speaks of engine.models.whale.fast.runtime."""\n'),
+        ("engine/runner.py", "# engine.models.whale.fast\nimport torch\n"),
+        ("engine/runner.py", "from engine.models.whale import model\n"),
+        ("engine/runner.py", "from other.models.whale.fast import runtime\n"),
+        ("engine/runner.py", "import fast\nfrom fast import runtime\n"),
+        ("engine/runner.py", "from .fast import runtime\n"),
+        ("engine/runner.py", "fast = 1\nruntime = fast\n"),
+        ("engine/runner.py", "raise ValueError('the fast path')\n"),
+        (
+            "engine/runner.py",
+            "from importlib import import_module\nm = import_module('engine.models.shark.fast')\n",
+        ),
+        ("tests/test_fast.py", "from engine.models.whale.fast import runtime\n"),
+        ("engine/models/shark.py", "from ..models.shark import fast\n"),
+        ("engine/runner.py", "x.fast.runtime()\n"),
+    ],
+)
+def test_what_is_no_import_of_the_subject_is_let_be(path: str, text: str) -> None:
+    assert inward(path, text) == ()
+
+
+def test_a_name_that_another_module_has_from_the_subject_is_a_reach() -> None:
+    hook = {"engine/models/whale/model.py": "from .fast.runtime import read as whale_read\n"}
+    found = inward("engine/runner.py", "from engine.models.whale.model import whale_read\n", hook)
+    assert [(f.path, f.via) for f in found if f.via] == [("engine/runner.py", "engine.models.whale.model")]
+
+
+def test_an_import_by_a_name_that_is_put_together_is_shown_as_it_is_written() -> None:
+    (found,) = inward(
+        "engine/runner.py",
+        "from importlib import import_module\ndef f(x):\n    import_module(f'engine.models.{x}.fast.runtime')\n",
+    )
+    assert found.target == "(f'engine.models.{x}.fast.runtime')"
+
+
+def test_one_statement_is_one_reach_that_names_what_it_takes() -> None:
+    (found,) = inward("engine/runner.py", f"from {MODULE}.runtime import (\n    read,\n    write,\n)\n")
+    assert (found.line, found.target, found.names) == (1, f"{MODULE}.runtime", ("read", "write"))
+
+
+def test_a_reach_that_the_base_has_is_not_new() -> None:
+    text = f"from {MODULE} import runtime\n"
+    files = {p: t.encode() for p, t in {**FILES, "engine/runner.py": text}.items()}
+    owned = frozenset(p for p in files if p.startswith(f"{FAST}/"))
+    both = Reaches(SourceTree(files), owned, lambda _path: False)
+    assert [f.is_new for f in collect_inward(both, both, lambda _path, _line: ())] == [False]
+
+
+def test_the_subjects_imports_and_private_uses_of_the_engine_are_listed() -> None:
+    text = "import vllm.envs\nfrom vllm.layers import norm, _hidden\nimport torch\n\n"
+    text += "x = norm._cache\ny = vllm.envs._raw\n"
+    tree = SourceTree({f"{FAST}/runtime.py": text.encode()})
+    reaches = Reaches(tree, frozenset(tree.files), lambda _path: False)
+    assert [(o.line, o.target) for o in reaches.outward(["vllm"])] == [
+        (1, "vllm.envs"),
+        (2, "vllm.layers._hidden"),
+        (2, "vllm.layers.norm"),
+        (5, "vllm.layers.norm._cache"),
+        (6, "vllm.envs._raw"),
+    ]
+
+
+def test_a_source_folder_is_no_part_of_a_modules_name() -> None:
+    tree = SourceTree({"src/pkg/__init__.py": b"", "src/pkg/a.py": b""})
+    assert (tree.path_of("pkg.a"), tree.package_of("src/pkg/__init__.py")) == ("src/pkg/a.py", "pkg")
+
+
+def test_what_grimp_finds_in_this_package_is_what_is_found_here() -> None:
+    """An independent reader of imports (grimp, the one below import-linter) as the oracle."""
+    graph = grimp.build_graph("harness", cache_dir=None)
+    folder = Path(harness.__file__).parent
+    tree = SourceTree({f"harness/{p.relative_to(folder)}": p.read_bytes() for p in folder.rglob("*.py")})
+    reaches = Reaches(tree, frozenset(), lambda _path: False)
+    for path in tree.files:
+        if tree.module_of(path) not in graph.modules:
+            continue
+        found = set()
+        for imported in reaches.imports(path):
+            if imported.form not in (ImportForm.NAMED, ImportForm.DYNAMIC):
+                found.add(imported.target if tree.path_of(imported.target) else imported.module)
+        inside = {name for name in found if tree.path_of(name)}
+        assert inside == graph.find_modules_directly_imported_by(tree.module_of(path)), path
