@@ -26,8 +26,8 @@ def plan_probes(
     where the base has it, the subject's.
     """
     switch = json.dumps({manifest.switch.key: manifest.switch.on})
-    engines = edge_engines(manifest, ("--additional-config", switch), watches_buffers=True)
-    twins = edge_engines(manifest, (), watches_buffers=False)
+    engines = edge_engines(manifest, ("--additional-config", switch), is_candidate=True)
+    twins = edge_engines(manifest, (), is_candidate=False)
     off = [_bystander_engine()]
     if base_has_model:
         off.append(_off_engine(manifest))
@@ -45,21 +45,21 @@ def has_model(manifest: Manifest, folder: Path) -> bool:
     return all((folder / f"{m}.py").is_file() or (folder / m / "__init__.py").is_file() for m in modules)
 
 
-def edge_engines(manifest: Manifest, switch: Sequence[str], *, watches_buffers: bool) -> list[ProbeEngine]:
+def edge_engines(manifest: Manifest, switch: Sequence[str], *, is_candidate: bool) -> list[ProbeEngine]:
     """The engines of the declared scope with their scenarios: without drafts, and with as many as it declares."""
     scope, nano = manifest.scope, manifest.nano_model
     plain = ProbeEngine(
         name="plain",
         args=_engine_args(manifest, switch, num_drafts=0),
         scenarios=plain_scenarios(scope, max_model_len=nano.max_model_len, seed=SEED),
-        watches_buffers=watches_buffers,
+        watches_buffers=is_candidate,
+        may_refuse=is_candidate,
     )
     scenarios = verify_scenarios(scope, seed=SEED + 10)
     if not scenarios:
         return [plain]
     args = _engine_args(manifest, switch, num_drafts=scope.max_draft_tokens)
-    verify = ProbeEngine(name="verify", args=args, scenarios=scenarios, watches_buffers=watches_buffers)
-    return [plain, verify]
+    return [plain, plain.model_copy(update={"name": "verify", "args": args, "scenarios": scenarios})]
 
 
 def _beyond_engine(manifest: Manifest, switch: Sequence[str]) -> ProbeEngine:
@@ -71,6 +71,7 @@ def _beyond_engine(manifest: Manifest, switch: Sequence[str]) -> ProbeEngine:
         scenarios=verify_scenarios(scope, seed=SEED + 10)[:1],
         watches_state=False,
         may_refuse=True,
+        within_scope=False,
     )
 
 

@@ -68,7 +68,9 @@ class ProbeEngine(Record):
     takes_snapshot: bool = False
     """Whether the process around it is described at the end."""
     may_refuse: bool = False
-    """Whether it is started to see if the deployment is refused."""
+    """Whether the engine's refusal to start is something to record, and not a failure of the run."""
+    within_scope: bool = True
+    """Whether the scope declares such a deployment."""
 
 
 class ProbePlan(Record):
@@ -130,6 +132,8 @@ class Refusal(Record):
     """Empty when the whole deployment was refused."""
     request: str = ""
     num_prompt_tokens: int = 0
+    within_scope: bool = False
+    """Whether the scope declares what was refused."""
     message: str
     """Untrusted text."""
 
@@ -151,6 +155,7 @@ class ScenarioResult(Record):
     token_ids: dict[str, tuple[int, ...]]
     """By request, as handed to the client."""
     aborted: tuple[str, ...] = ()
+    """Requests that were given up before they had all their tokens."""
 
 
 class Distance(Record):

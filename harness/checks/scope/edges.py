@@ -59,7 +59,7 @@ def edges_of(scope: ScopeSection) -> tuple[Edge, ...]:
             name=f"{most + 1} drafts",
             claim="One draft token more than declared",
             steps=lambda probe: [s for s in probe.steps if drafts_of(s.row) > most],
-            refusals=lambda probe: [r for r in probe.refusals if not r.scenario],
+            refusals=lambda probe: [r for r in probe.refusals if not r.scenario and not r.within_scope],
         ),
         _rows("mixed", "A prompt computed beside decodes", lambda s: kind_of(s.row) is StepKind.MIXED),
         _rows("prefill", "Prompts alone", lambda s: kind_of(s.row) is StepKind.PREFILL),

@@ -41,6 +41,7 @@ class ScopeEdges(BaseCheck):
             return [*findings, finding_of(self, "edges", probe)]
         rows = [step.row for step in probe.steps]
         findings.append(finding_of(self, "scripted steps", decide_ways(rows, context.manifest), [probe.id]))
+        findings.append(finding_of(self, "deployments", decide_deployments(probe), [probe.id]))
         findings += [
             finding_of(self, edge.name, decide_edge(edge, probe, context.manifest), [probe.id])
             for edge in edges_of(context.manifest.scope)
@@ -87,6 +88,23 @@ def _advice(wrong: Sequence[WentWrong], silent: Sequence[LedgerRow]) -> str:
 def _reasons(rows: Sequence[LedgerRow]) -> Iterator[str]:
     counts = Counter(d.reason or "no reason" for row in rows for d in row.decisions)
     yield from (f"{count} steps: {reason}" for reason, count in counts.most_common())
+
+
+def decide_deployments(probe: ProbeEvidence) -> Ruling:
+    """No deployment that the scope declares was refused."""
+    refused = [r for r in probe.refusals if r.within_scope]
+    names = ", ".join(e.name for e in probe.engines)
+    if refused:
+        return Ruling(
+            outcome=Outcome.FAIL,
+            message=f"{len(refused)} deployments within the declared scope were refused at start.",
+            advice="Serve what the scope declares, or declare less.",
+            details=tuple(f"{r.engine}: {r.message}" for r in refused),
+        )
+    return Ruling(
+        outcome=Outcome.PASS if probe.engines else Outcome.INCONCLUSIVE,
+        message=f"The engines of the declared scope started: {names}." if names else "No engine was started.",
+    )
 
 
 def decide_edge(edge: Edge, probe: ProbeEvidence, manifest: Manifest) -> Ruling:

@@ -110,7 +110,10 @@ class EngineProbe:
                 if not scripted:
                     self._drafts.know(self._prompts[request], tokens)
             self._drafts.clear()
-        aborted = [r for event in scenario.events for r in event.abort]
+        given_up = {name for event in scenario.events for name in event.abort}
+        requests = [r for event in scenario.events for r in event.add if r.name in given_up]
+        # A request that is not aborted ends at its last token and at nothing else.
+        aborted = [r.name for r in requests if len(self._tokens.get(r.name, ())) < r.max_tokens]
         self._records.write(
             "result", engine=self._plan.name, scenario=name, token_ids=self._tokens, aborted=aborted
         )
@@ -122,7 +125,7 @@ class EngineProbe:
             self._held = []
         if event.hold_free_blocks:
             self._held += pool.get_new_blocks(pool.get_num_free_blocks())
-        self._engine.abort_request([i for i, name in self._names.items() if name in event.abort])
+        self._engine.abort_request(list(event.abort))
         for request in event.add:
             self._add(request, scenario, scripted)
 
@@ -267,7 +270,9 @@ def run_plan(plan: ProbePlan, records: Records, tracer: Tracer) -> None:
             if not engine_plan.may_refuse:
                 raise
             message = f"{type(error).__name__}: {error}"[:2000]
-            records.write("refusal", engine=engine_plan.name, message=message)
+            records.write(
+                "refusal", engine=engine_plan.name, within_scope=engine_plan.within_scope, message=message
+            )
             continue
         records.write(
             "started",

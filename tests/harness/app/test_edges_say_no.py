@@ -43,7 +43,15 @@ MANIFEST = load_manifest((ROOT / "fasttrack.toml").read_bytes())
 POLICY = load_policy((ROOT / ".github" / "fasttrack-policy.toml").read_bytes())
 CHANGE = Change(base="a" * 40, merge_base="a" * 40, head="b" * 40, head_subject="made")
 CLEAN = "clean"
-SCENARIOS = ("batch_limit", "joined_by_a_prefill", "preempted", "every_draft", "uniform_drafts")
+SCENARIOS = (
+    "batch_limit",
+    "joined_by_a_prefill",
+    "aborted",
+    "preempted",
+    "prefix_hit",
+    "every_draft",
+    "uniform_drafts",
+)
 """Enough to show the faults; the clean path goes through all of them in `validate`."""
 
 PROVIDER = "specialized_path/runtime/reference_provider.py"
@@ -246,7 +254,7 @@ def shorten(plan: ProbePlan) -> ProbePlan:
             update={"scenarios": tuple(s for s in e.scenarios if s.name in SCENARIOS) or e.scenarios}
         )
         for e in plan.engines
-        if not e.may_refuse
+        if e.within_scope
     ]
     return plan.model_copy(update={"engines": tuple(engines)})
 
@@ -288,6 +296,11 @@ def test_nothing_fails_on_the_clean_path(check: type[Check], workplace: Workplac
     outcomes = {f.outcome for f in workplace.findings(CLEAN, check).values()}
     assert Outcome.PASS in outcomes
     assert not outcomes & {Outcome.FAIL, Outcome.ERROR}
+
+
+@pytest.mark.parametrize("edge", ["mixed", "preemption", "abort", "prefix hit", "3 drafts"])
+def test_the_script_brings_the_engine_to_the_edge(edge: str, workplace: Workplace) -> None:
+    assert workplace.findings(CLEAN, ScopeEdges)[edge].outcome is Outcome.PASS
 
 
 def test_a_workspace_that_the_manifest_declares_passes(workplace: Workplace) -> None:

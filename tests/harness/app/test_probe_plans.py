@@ -45,7 +45,7 @@ def test_engines_that_are_described_keep_the_cache_that_the_engine_chooses() -> 
 
 def test_the_engine_beyond_the_scope_asks_for_one_draft_more_and_comes_last() -> None:
     last = plans()["candidate"].engines[-1]
-    assert (last.name, last.may_refuse) == ("beyond", True)
+    assert (last.name, last.within_scope) == ("beyond", False)
     assert any('"num_speculative_tokens": 4' in argument for argument in last.args)
 
 

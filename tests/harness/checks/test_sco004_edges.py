@@ -12,6 +12,7 @@ from harness.model.evidence import GapEvidence, LedgerEvidence, ProbeEvidence
 from harness.model.finding import Finding
 from harness.model.judgement import worst
 from harness.model.manifest import Manifest
+from harness.model.probe import Refusal
 from harness.model.step_kind import StepKind
 from harness.model.words import Arm, Outcome, Tier
 from tests.harness.checks.probe_builder import (
@@ -43,7 +44,7 @@ def outcomes(found: dict[str, Finding], *subjects: str) -> list[Outcome]:
 def test_a_path_that_keeps_to_its_scope_passes_at_every_edge() -> None:
     found = findings_of(probe())
     assert {f.outcome for f in found.values()} == {Outcome.PASS}
-    assert len(found) == 15
+    assert len(found) == 16
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,17 @@ def test_an_edge_that_never_occurred_decides_nothing(scenario: str) -> None:
 def test_a_deployment_beyond_the_scope_that_neither_starts_nor_is_refused_decides_nothing() -> None:
     refusals = [r for r in probe().refusals if r.scenario]
     assert findings_of(probe(refusals=tuple(refusals)))["2 drafts"].outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_deployment_that_the_scope_declares_and_the_path_refuses_fails() -> None:
+    refusal = Refusal(engine="verify", within_scope=True, message="num_speculative_tokens: got 1, expected 0")
+    found = findings_of(probe(refusals=(*probe().refusals, refusal)))
+    assert found["deployments"].outcome is Outcome.FAIL
+
+
+def test_a_refusal_within_the_scope_is_none_beyond_it() -> None:
+    refusals = tuple(r.model_copy(update={"within_scope": not r.scenario}) for r in probe().refusals)
+    assert findings_of(probe(refusals=refusals))["2 drafts"].outcome is Outcome.INCONCLUSIVE
 
 
 def test_a_prefix_hit_is_not_asked_of_engines_that_keep_no_prefixes() -> None:
