@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from harness.checks.isolation.record_judge import RecordJudge
 from harness.checks.isolation.touched import describe_owners, describe_size
 from harness.model.change import EMPTY_TREE, ChangedFile
 from harness.model.check import BaseCheck, CheckContext
@@ -71,14 +72,11 @@ class ChangedPaths(BaseCheck):
         return list(_Judge(self, context, records[-1]).findings())
 
 
-class _Judge:
+class _Judge(RecordJudge[ChangedFilesEvidence]):
     """The decision for one diff."""
 
     def __init__(self, check: ChangedPaths, context: CheckContext, record: ChangedFilesEvidence) -> None:
-        self.check = check
-        self.context = context
-        self.record = record
-        self.record_id = record.id
+        super().__init__(check, context, record)
         self.rules = PathRules(context.manifest.paths, context.policy)
         self.edits = [
             _Edit(path=path, file=file, classified=self.rules.classify(path))
@@ -110,8 +108,8 @@ class _Judge:
     def _touched(self) -> Finding:
         """Information for the reader: size and owners."""
         code = {edit.path for edit in self.edits if edit.classified.path_class not in _UNCOUNTED}
-        files = [file for file in self.record.files if file.path in code]
-        records = self.context.evidence.of(OwnersEvidence)
+        files = [file for file in self._record.files if file.path in code]
+        records = self._context.evidence.of(OwnersEvidence)
         owners, details = describe_owners(
             sorted({edit.path for edit in self.edits}), records[-1] if records else None
         )
@@ -237,9 +235,9 @@ class _Judge:
     def _summary(self) -> Finding:
         counts = Counter(edit.classified.path_class for edit in self.edits)
         by_class = ", ".join(f"{counts[c]} {c}" for c in PathClass if counts[c])
-        message = f"All {len(self.record.files)} judged files are the change's own: {by_class}."
-        not_judged = self.record.num_not_judged
-        limits = " ".join(self.context.change.limited_to)
+        message = f"All {len(self._record.files)} judged files are the change's own: {by_class}."
+        not_judged = self._record.num_not_judged
+        limits = " ".join(self._context.change.limited_to)
         if not_judged:
             message += f" {not_judged} changed files outside --paths {limits} were not judged."
         if self.rules.protects_nothing:
@@ -250,7 +248,7 @@ class _Judge:
                 " isolation.",
                 advice='Set paths.preset = "vllm-core", or name the protected globs of the repository.',
             )
-        if not_judged and self.context.change.merge_base != EMPTY_TREE:
+        if not_judged and self._context.change.merge_base != EMPTY_TREE:
             return self._finding(
                 Outcome.INCONCLUSIVE,
                 "changed files",
@@ -264,30 +262,10 @@ class _Judge:
         lines.append(f"protected by preset: {self.rules.preset_name}")
         lines += [
             f"{file.path} becomes executable"
-            for file in self.record.files
+            for file in self._record.files
             if file.new_mode == "100755" and file.old_mode == "100644"
         ]
         return lines
-
-    def _finding(
-        self,
-        outcome: Outcome,
-        subject: str,
-        message: str,
-        *,
-        advice: str = "",
-        location: Location | None = None,
-        details: Sequence[str] = (),
-    ) -> Finding:
-        return self.check.finding(
-            outcome,
-            subject,
-            message,
-            advice=advice,
-            location=location,
-            details=details,
-            evidence=[self.record_id],
-        )
 
 
 def edited_paths(file: ChangedFile) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from specialized_path.kernels.attn_res.launch import HIDDEN, attn_res_after_attention
+from specialized_path.kernels.attn_res.launch import attn_res_after_attention
+from specialized_path.kernels.attn_res.variants import HIDDEN
 from specialized_path.kernels.benchmark import BenchmarkCell, PreparedCell, num_copies
 from specialized_path.reference import attn_res_after_attention as in_pytorch
 

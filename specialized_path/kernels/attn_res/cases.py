@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-HIDDEN = 7168
+from specialized_path.kernels.attn_res.variants import HIDDEN
+
 MAX_BLOCKS = 8
 
 

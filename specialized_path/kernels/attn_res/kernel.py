@@ -20,11 +20,10 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32, Int64
 
-from specialized_path.kernels.attn_res.variants import Update
+from specialized_path.kernels.attn_res.variants import HIDDEN, Update
 from specialized_path.kernels.common import device
 from specialized_path.kernels.common.cluster import ClusterSums
 
-HIDDEN = 7168
 CTAS = 7
 THREADS = 128
 COLUMNS = 8

@@ -11,10 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specialized_path.kernels.attn_res.variants import MAX_BATCH, AttnResVariant, Update, find_variant
+from specialized_path.kernels.attn_res.variants import HIDDEN, MAX_BATCH, AttnResVariant, Update, find_variant
 from specialized_path.kernels.common.checks import require, require_batch, require_rows
 
-HIDDEN = 7168
 BLOCK_SIZE = 12
 
 

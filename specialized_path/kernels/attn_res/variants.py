@@ -11,6 +11,8 @@ from specialized_path.kernels.variant import KernelVariant
 Update = Literal["keep", "add", "replace"]
 """What becomes of the prefix: itself, itself plus delta, or delta."""
 
+HIDDEN = 7168
+"""Columns of a row: the model's hidden size."""
 MAX_BATCH = 64
 ROLES = {
     # The prefix and the blocks come from attention residuals of earlier boundaries; between two of them lie at least

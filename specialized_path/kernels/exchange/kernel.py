@@ -17,7 +17,8 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from specialized_path.kernels.attn_res.kernel import COLUMNS, CTAS, HIDDEN, THREADS, AttnResKernel
+from specialized_path.kernels.attn_res.kernel import COLUMNS, CTAS, THREADS, AttnResKernel
+from specialized_path.kernels.attn_res.variants import HIDDEN
 from specialized_path.kernels.common import device
 from specialized_path.kernels.exchange import mailbox
 from specialized_path.kernels.projection.kernel import ProjectionKernel
@@ -48,8 +49,7 @@ class PublishKernel(ProjectionKernel):
             mailbox.put_fragment(device.load_address(y + column // chunk * 8) + place, full)
         else:
             place = (Int64(row) * self.num_outputs + column) * 2
-            for rank in cutlass.range_constexpr(self.num_ranks):
-                mailbox.put_fragment(device.load_address(y + rank * 8) + place, full)
+            mailbox.put_into_every_box(y, self.num_ranks, place, full)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +94,7 @@ class ReduceKernel:
             first = chunks.toint() + place
             total = mailbox.take_sum(first, Int64(step), self.num_ranks, polls, error.toint(), Int32(0))
             full = _full_words(total)
-            for rank in cutlass.range_constexpr(self.num_ranks):
-                mailbox.put_fragment(device.load_address(table.toint() + rank * 8) + place, full)
+            mailbox.put_into_every_box(table.toint(), self.num_ranks, place, full)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

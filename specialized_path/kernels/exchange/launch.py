@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from specialized_path.kernels.attn_res.launch import BLOCK_SIZE, HIDDEN
-from specialized_path.kernels.attn_res.variants import MAX_BATCH
+from specialized_path.kernels.attn_res.launch import BLOCK_SIZE
+from specialized_path.kernels.attn_res.variants import HIDDEN, MAX_BATCH
 from specialized_path.kernels.common.checks import require, require_batch, require_rows
 from specialized_path.kernels.exchange.variants import consume_variant, publish_variant, reduce_variant
 

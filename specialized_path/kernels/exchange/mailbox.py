@@ -38,6 +38,12 @@ def put_fragment(address: Any, words: tuple[Any, ...]) -> None:
     )
 
 
+def put_into_every_box(table: Any, num_ranks: int, place: Any, words: tuple[Any, ...]) -> None:
+    """Stores four words `place` bytes behind each of the `num_ranks` addresses of a table."""
+    for rank in range(num_ranks):
+        put_fragment(device.load_address(table + rank * 8) + place, words)
+
+
 def look_at_fragment(address: Any) -> tuple[Any, ...]:
     """Four words of a box, as they are now."""
     return tuple(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import cache, partial
 from typing import Any
 
-from specialized_path.kernels.attn_res.variants import MAX_BATCH, Update
+from specialized_path.kernels.attn_res.variants import HIDDEN, MAX_BATCH, Update
 from specialized_path.kernels.projection.tactics import Tactic
 from specialized_path.kernels.projection.variants import find_variant, shape_variants
 from specialized_path.kernels.variant import KernelVariant
 
-HIDDEN = 7168
 RANKS = {"tp8": 8, "tp16": 16}
 PUBLISH_ROLES = {"0": "activation", "2": "static", "3": "static", "*3": "mailbox:sys:rearmed"}
 """Parameters 0 and 2 are the descriptors of activations and weights, 3 the table of the boxes."""
