@@ -1,6 +1,6 @@
 """The timing loop: CUDA graphs of rotating copies, candidates and baselines interleaved.
 
-Imports the standard library, and torch when called: any interpreter that has the subject's DSL runs it. Results are
+Imports the standard library, and torch and NumPy when called: any interpreter that has the subject's DSL runs it. Results are
 plain values that `records` gives their types.
 """
 
@@ -10,7 +10,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
-from statistics import median, quantiles
 from typing import Any
 
 Calls = Sequence[Callable[[], object]]
@@ -123,8 +122,10 @@ def time_interleaved(graphs: Mapping[str, Captured], rounds: int) -> dict[str, F
 
 def summarise(values: Sequence[float]) -> Facts:
     """A `Timing`: median and quartiles of at least two times in microseconds."""
-    low, _, high = quantiles(values, n=4, method="inclusive")
-    return {"median_us": median(values), "low_us": low, "high_us": high, "rounds": len(values)}
+    import numpy as np
+
+    low, median, high = np.percentile(values, (25, 50, 75)).tolist()
+    return {"median_us": median, "low_us": low, "high_us": high, "rounds": len(values)}
 
 
 def utc_now() -> str:
