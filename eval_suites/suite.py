@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.model.completion import Completer, CompletionRequest
-from harness.model.evidence import SuiteItem
+from harness.model.evaluation import SuiteItem
 
 Progress = Callable[[int, int], None]
 """Called with (requests answered, requests in all)."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from eval_suites.suite import Suite, SuitePart
 from harness.model.completion import CompletionRequest
-from harness.model.evidence import SuiteItem
+from harness.model.evaluation import SuiteItem
 
 TOP_LOGPROBS = 20
 NUM_LENGTHS = 8

@@ -1,7 +1,7 @@
 """The timing loop: CUDA graphs of rotating copies, candidates and baselines interleaved.
 
-Imports the standard library, and torch and NumPy when called: any interpreter that has the subject's DSL runs it. Results are
-plain values that `records` gives their types.
+Imports the standard library, and torch and NumPy when called: any interpreter that has the subject's DSL runs it.
+Results are plain values that `records` gives their types.
 """
 
 from __future__ import annotations

@@ -6,17 +6,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from harness.model.evidence import SuiteItem
+from harness.model.evaluation import ChatMessage, SuiteItem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRequest:
-    """One request to the completions endpoint, its prompt given as token ids."""
+    """One request: token ids for the completions endpoint, or messages for the chat endpoint."""
 
     item: str
     """The name of the request inside its suite, the same across arms."""
-    prompt_token_ids: tuple[int, ...]
     max_tokens: int
+    prompt_token_ids: tuple[int, ...] = ()
+    messages: tuple[ChatMessage, ...] = ()
+    """A conversation, message by message; the server applies the model's chat template."""
+    row: str = ""
+    """The `EvalRow` that is asked, where the suite has rows."""
+    sample: int = 0
+    """Which of several samples of the row."""
     temperature: float = 0.0
     seed: int | None = None
     top_k: int = 0
@@ -28,13 +34,15 @@ class CompletionRequest:
     """How many of the most likely tokens to report at each position (at most 20); 0 reports none."""
     json_schema: str = ""
     """JSON schema that the answer must obey; empty for free text."""
+    options_text: str = ""
+    """JSON object of further fields of the API, as vLLM spells them; what it sets, it sets last."""
     ignore_eos: bool = False
     stream: bool = False
     """Whether tokens are sent as they are made, with their arrival times in the item."""
 
     def __post_init__(self) -> None:
-        if not self.prompt_token_ids:
-            raise ValueError(f"{self.item}: a request needs at least one prompt token")
+        if bool(self.prompt_token_ids) == bool(self.messages):
+            raise ValueError(f"{self.item}: a request needs prompt tokens or messages, and not both")
         if self.max_tokens < 1:
             raise ValueError(f"{self.item}: max_tokens is {self.max_tokens}, expected at least 1")
         if len(self.force_token_ids) > self.max_tokens:

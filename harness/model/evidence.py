@@ -11,6 +11,7 @@ from pydantic import Field, TypeAdapter
 
 from harness.model.change import ChangedFile
 from harness.model.effects import Effect, NameSearch, ReadFile
+from harness.model.evaluation import EvalRow, SuiteItem
 from harness.model.kernel_audit import AuditedKernel, UnreadText, WaitStatement
 from harness.model.ledger import ImportedFile, LedgerRow, TracerProof
 from harness.model.probe import (
@@ -120,42 +121,20 @@ class LedgerEvidence(EvidenceRecord):
     rows: tuple[LedgerRow, ...]
 
 
-class TokenLogprobs(Record):
-    """The most likely tokens at one position: ids and natural-log probabilities, most likely first.
+class EvalSetEvidence(EvidenceRecord):
+    """The questions of one evaluation suite, the same for every arm, and how answers are graded."""
 
-    A value that was not finite is kept in `num_not_finite` and left out of the lists.
-    """
-
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    num_not_finite: int = 0
-
-
-class SuiteItem(Record):
-    """One request of a suite and what the arm answered."""
-
-    item: str
-    """The same across arms."""
-    request_id: str
-    concurrency: int
-    """Requests that the client kept in flight together with this one, itself included."""
-    num_prompt_tokens: int
-    token_ids: tuple[int, ...]
-    text: str
-    """Untrusted text."""
-    finish_reason: str
-    num_completion_tokens: int
-    """As the server's usage block says."""
-    temperature: float = 0.0
-    seed: int | None = None
-    top_logprobs: tuple[TokenLogprobs, ...] = ()
-    """One entry a generated token, where the suite asks for them."""
-    schema_text: str = ""
-    """JSON schema that the answer had to obey, where one was given."""
-    token_times_ms: tuple[float, ...] = ()
-    """Arrival of each token at the client since the request was sent, where the suite times."""
-    error: str = ""
-    """HTTP status and body of a request that failed."""
+    kind: Literal["eval_set"] = "eval_set"
+    suite: str
+    source: str
+    """Hub id with revision, relative path, or the generator with its arguments."""
+    source_sha256: str
+    """Digest over the rows as they were read, before any were left out."""
+    grader: str
+    """Name and version of the scoring rule."""
+    rows: tuple[EvalRow, ...]
+    num_left_out: int = 0
+    """Rows of the source that were not asked, for instance longer than the served context."""
 
 
 class SuiteEvidence(EvidenceRecord):
@@ -164,6 +143,8 @@ class SuiteEvidence(EvidenceRecord):
     kind: Literal["suite"] = "suite"
     suite: str
     arm: Arm
+    perturbation: str = ""
+    """How the arm's specialised code was made wrong on purpose while it answered; empty: it was not."""
     items: tuple[SuiteItem, ...]
 
 
@@ -375,6 +356,7 @@ AnyEvidence = Annotated[
     | SubjectEvidence
     | ArmEvidence
     | LedgerEvidence
+    | EvalSetEvidence
     | SuiteEvidence
     | CoverageEvidence
     | TimingEvidence

@@ -9,6 +9,7 @@ from pathlib import Path
 from bundles.contents import Bundle
 from bundles.writer import EvidenceStore, RenderReport, seal
 from harness.model.change import EMPTY_TREE, Change, ChangedFile
+from harness.model.evaluation import SuiteItem
 from harness.model.evidence import (
     AnyEvidence,
     ArmEvidence,
@@ -17,7 +18,6 @@ from harness.model.evidence import (
     EvidenceSet,
     GapEvidence,
     SuiteEvidence,
-    SuiteItem,
     TimingBlock,
     TimingEvidence,
     evidence_set,

@@ -12,7 +12,7 @@ from eval_suites.prompts import long_prompt, select_prompts
 from eval_suites.suite import Suite, SuitePart, run_suite
 from eval_suites.token_level import continuations_of, greedy_suite, teacher_forced_suite
 from harness.model.completion import CompletionRequest
-from harness.model.evidence import SuiteItem
+from harness.model.evaluation import SuiteItem
 
 PROMPTS = ((1, 2, 3), (4,), (5, 6))
 

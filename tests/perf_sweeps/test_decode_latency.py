@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.model.completion import CompletionRequest
-from harness.model.evidence import SuiteItem, TimingEvidence
+from harness.model.evaluation import SuiteItem
+from harness.model.evidence import TimingEvidence
 from harness.model.words import Arm, Tier
 from perf_sweeps.decode_latency import plan_blocks, time_decode
 

@@ -12,7 +12,7 @@ from harness.checks.joins.served_share import decide_share, fallback_reasons
 from harness.checks.joins.token_level import gap_shift, num_not_finite, tie_gap
 from harness.checks.joins.token_steps import TokenSteps, count_token_steps, index_token_steps
 from harness.model.check import BaseCheck, CheckContext
-from harness.model.evidence import SuiteItem
+from harness.model.evaluation import SuiteItem
 from harness.model.finding import Finding
 from harness.model.ledger import Served
 from harness.model.policy import Policy

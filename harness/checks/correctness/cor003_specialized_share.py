@@ -10,7 +10,8 @@ from harness.checks.joins.ruling import Ruling, finding_of
 from harness.checks.joins.served_share import decide_share
 from harness.checks.joins.token_steps import client_items, count_token_steps, index_token_steps, step_in_scope
 from harness.model.check import BaseCheck, CheckContext
-from harness.model.evidence import LedgerEvidence, SuiteItem
+from harness.model.evaluation import SuiteItem
+from harness.model.evidence import LedgerEvidence
 from harness.model.finding import Finding
 from harness.model.ledger import LedgerRow, Path, count_served, path_of, served_by_batch
 from harness.model.manifest import Manifest

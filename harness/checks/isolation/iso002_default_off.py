@@ -9,7 +9,8 @@ from harness.checks.joins.missing import arm_need, missing_ruling
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.checks.joins.token_steps import TokenSteps, index_token_steps
 from harness.model.check import BaseCheck, CheckContext
-from harness.model.evidence import ArmEvidence, LedgerEvidence, SuiteEvidence, SuiteItem
+from harness.model.evaluation import SuiteItem
+from harness.model.evidence import ArmEvidence, LedgerEvidence, SuiteEvidence
 from harness.model.finding import Finding, Measurement
 from harness.model.ledger import Path, path_of
 from harness.model.manifest import Manifest

@@ -9,7 +9,8 @@ from itertools import pairwise
 
 from harness.checks.joins.token_steps import client_items, index_token_steps
 from harness.model.check import CheckContext
-from harness.model.evidence import ArmEvidence, EvidenceSet, LedgerEvidence, SubjectEvidence, SuiteItem
+from harness.model.evaluation import SuiteItem
+from harness.model.evidence import ArmEvidence, EvidenceSet, LedgerEvidence, SubjectEvidence
 from harness.model.ledger import ImportedFile
 from harness.model.manifest import Manifest
 from harness.model.words import Arm, Outcome, Tier

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from harness.checks.joins.missing import arm_need, missing_ruling
 from harness.checks.joins.ruling import Ruling
-from harness.model.evidence import EvidenceSet, LedgerEvidence, SuiteEvidence, SuiteItem
+from harness.model.evaluation import SuiteItem
+from harness.model.evidence import EvidenceSet, LedgerEvidence, SuiteEvidence
 from harness.model.words import Arm, Outcome, Tier
 
 

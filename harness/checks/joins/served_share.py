@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from harness.checks.joins.ruling import Ruling
 from harness.checks.joins.token_steps import TokenSteps
-from harness.model.evidence import SuiteItem
+from harness.model.evaluation import SuiteItem
 from harness.model.finding import Measurement
 from harness.model.ledger import Path, Served
 from harness.model.words import Outcome

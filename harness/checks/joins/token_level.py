@@ -9,7 +9,7 @@ from math import ceil, exp, sqrt
 from harness.checks.joins.pairing import Triple
 from harness.checks.joins.ruling import Ruling
 from harness.checks.joins.token_steps import TokenStep, TokenSteps
-from harness.model.evidence import SuiteItem, TokenLogprobs
+from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.policy import TokenLevelPolicy
 from harness.model.words import Outcome
 from harness.stats.truncated_kl import truncated_kl

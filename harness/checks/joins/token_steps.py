@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.model.evidence import EvidenceSet, LedgerEvidence, SuiteEvidence, SuiteItem, TimingEvidence
+from harness.model.evaluation import SuiteItem
+from harness.model.evidence import EvidenceSet, LedgerEvidence, SuiteEvidence, TimingEvidence
 from harness.model.ledger import LedgerRow, Path, Served, path_of
 from harness.model.manifest import Manifest, ScopeSection
 from harness.model.words import Arm, Tier

@@ -10,7 +10,8 @@ from statistics import fmean
 
 from harness.checks.joins.ruling import Ruling
 from harness.checks.joins.token_steps import TokenStep, TokenSteps, count_token_steps, index_token_steps
-from harness.model.evidence import EvidenceSet, SuiteItem, TimingBlock, TimingEvidence
+from harness.model.evaluation import SuiteItem
+from harness.model.evidence import EvidenceSet, TimingBlock, TimingEvidence
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
 from harness.model.words import Arm, Outcome

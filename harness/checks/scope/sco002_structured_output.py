@@ -14,7 +14,7 @@ from harness.checks.joins.served_share import decide_share, fallback_reasons
 from harness.checks.joins.token_steps import count_token_steps, index_token_steps
 from harness.checks.scope.answers import read_answers
 from harness.model.check import BaseCheck, CheckContext
-from harness.model.evidence import SuiteItem
+from harness.model.evaluation import SuiteItem
 from harness.model.finding import Finding, Measurement
 from harness.model.manifest import Feature
 from harness.model.policy import Policy

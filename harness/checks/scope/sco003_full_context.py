@@ -12,7 +12,7 @@ from harness.checks.joins.token_limits import decide_token_level
 from harness.checks.joins.token_steps import TokenSteps, count_token_steps, index_token_steps
 from harness.checks.scope.answers import read_answers
 from harness.model.check import BaseCheck, CheckContext
-from harness.model.evidence import SuiteItem
+from harness.model.evaluation import SuiteItem
 from harness.model.finding import Finding, Measurement
 from harness.model.manifest import Feature
 from harness.model.policy import Policy

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from bundles.reader import read_bundle
-from harness.app.cpu_tier import CpuRun, CpuSizes, collect_cpu_tier
+from harness.app.cpu_tier import CpuRun, collect_cpu_tier
+from harness.app.suite_plan import CpuSizes
 from harness.app.validate import validate
 from harness.checks.correctness.kernel_rules import kernel_rule_checks
 from harness.checks.correctness.pdl005_wait_clobbers_memory import WaitClobbersMemory

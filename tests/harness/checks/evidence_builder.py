@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from harness.model.change import Change
 from harness.model.check import CheckContext
+from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.evidence import (
     AnyEvidence,
     ArmEvidence,
@@ -24,10 +25,8 @@ from harness.model.evidence import (
     LedgerEvidence,
     SubjectEvidence,
     SuiteEvidence,
-    SuiteItem,
     TimingBlock,
     TimingEvidence,
-    TokenLogprobs,
     evidence_set,
 )
 from harness.model.ledger import ImportedFile, LedgerRow, StepDecision, StepRequest, TracerProof

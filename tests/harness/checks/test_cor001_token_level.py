@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.checks.correctness.cor001_token_level import TokenLevel
-from harness.model.evidence import SuiteItem, TokenLogprobs
+from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.finding import Finding
 from harness.model.words import Arm, Outcome
 from tests.harness.checks.evidence_builder import (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from harness.checks.correctness.cor002_greedy_agreement import GreedyAgreement, first_divergence
-from harness.model.evidence import SuiteItem, TokenLogprobs
+from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.finding import Finding
 from harness.model.words import Arm, Outcome, Tier
 from tests.harness.checks.evidence_builder import (

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from harness.checks.correctness.cor005_ledger_alive import LedgerAlive
+from harness.model.evaluation import SuiteItem
 from harness.model.evidence import (
     ArmEvidence,
     EvidenceSet,
     GapEvidence,
     LedgerEvidence,
     SubjectEvidence,
-    SuiteItem,
     evidence_set,
 )
 from harness.model.finding import Finding

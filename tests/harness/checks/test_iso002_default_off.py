@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from harness.checks.isolation.iso002_default_off import DefaultOff
-from harness.model.evidence import ArmEvidence, EvidenceSet, LedgerEvidence, SuiteEvidence, SuiteItem
+from harness.model.evaluation import SuiteItem
+from harness.model.evidence import ArmEvidence, EvidenceSet, LedgerEvidence, SuiteEvidence
 from harness.model.finding import Finding
 from harness.model.ledger import StepDecision
 from harness.model.manifest import Manifest

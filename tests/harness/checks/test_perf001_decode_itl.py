@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from harness.checks.performance.perf001_decode_itl import DecodeItl
+from harness.model.evaluation import SuiteItem
 from harness.model.evidence import (
     EvidenceSet,
     GapEvidence,
     LedgerEvidence,
-    SuiteItem,
     TimingBlock,
     TimingEvidence,
     evidence_set,

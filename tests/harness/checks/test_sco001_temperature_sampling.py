@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from harness.checks.scope.sco001_temperature_sampling import TemperatureSampling
-from harness.model.evidence import EvidenceSet, SuiteItem
+from harness.model.evaluation import SuiteItem
+from harness.model.evidence import EvidenceSet
 from harness.model.finding import Finding
 from harness.model.manifest import Manifest
 from harness.model.words import Arm, Outcome

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from harness.checks.scope.sco002_structured_output import StructuredOutput, find_fault
-from harness.model.evidence import EvidenceSet, SuiteItem
+from harness.model.evaluation import SuiteItem
+from harness.model.evidence import EvidenceSet
 from harness.model.finding import Finding
 from harness.model.manifest import Manifest
 from harness.model.words import Arm, Outcome

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from harness.checks.scope.sco003_full_context import FullContext
-from harness.model.evidence import EvidenceSet, SuiteItem
+from harness.model.evaluation import SuiteItem
+from harness.model.evidence import EvidenceSet
 from harness.model.finding import Finding
 from harness.model.manifest import Manifest
 from harness.model.words import Arm, Outcome

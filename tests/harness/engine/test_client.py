@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engine.client import CompletionClient, parse_top_logprobs, render_body
+from harness.engine.answer import parse_top_logprobs
+from harness.engine.client import CompletionClient, render_body
 from harness.engine.server import ArmServer
 from harness.model.completion import CompletionRequest
 from harness.model.errors import EngineError
-from harness.model.evidence import SuiteItem
+from harness.model.evaluation import SuiteItem
 
 Fake = Callable[..., ArmServer]
 Ask = Callable[..., tuple[SuiteItem, ...]]

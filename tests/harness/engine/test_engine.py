@@ -22,7 +22,7 @@ from harness.engine.ledger_reader import LedgerReading, read_ledger
 from harness.engine.server import ArmServer
 from harness.model.completion import CompletionRequest
 from harness.model.errors import EngineError
-from harness.model.evidence import SuiteItem, TokenLogprobs
+from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.ledger import belongs_to, count_served
 from harness.model.manifest import DispatchSection
 from harness.model.words import Arm

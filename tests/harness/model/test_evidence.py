@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from harness.model.evidence import EVIDENCE_ADAPTER, GapEvidence, TokenLogprobs
+from harness.model.evaluation import TokenLogprobs
+from harness.model.evidence import EVIDENCE_ADAPTER, GapEvidence
 from harness.model.words import Tier
 
 
