@@ -11,18 +11,23 @@ from bundles.error import BundleError
 from bundles.layout import UNFINISHED_SUFFIX, FileDigest, check_relative_path
 
 _CHUNK_BYTES = 1 << 20
+MAX_FILES = 20_000
+MAX_TOTAL_BYTES = 1 << 30
+"""Of all files of a bundle together: far above any real one, and bearable for whoever reads a hostile one."""
 
 
 def list_files(folder: Path) -> dict[str, Path]:
     """Every file below `folder` by its relative POSIX path, sorted.
 
     Raises:
-        BundleError: no such folder; a symbolic link, a special file, or a name that a bundle may not hold.
+        BundleError: no such folder; a symbolic link, a special file, a name that a bundle may not hold, too many files
+            or too large ones.
     """
     if not folder.is_dir():
         advice = "Give the folder that `fasttrack validate --out` wrote."
         raise BundleError("bundle-not-found", "", f"{folder} is not a folder.", advice)
     found: dict[str, Path] = {}
+    total = 0
     for parent, folders, names in os.walk(folder, onerror=_refuse_unreadable):
         for name in [*folders, *names]:
             path = Path(parent, name)
@@ -35,7 +40,21 @@ def list_files(folder: Path) -> dict[str, Path]:
                 advice = "A bundle holds plain files only: copy it again."
                 raise BundleError("bundle-link", "", f"{relative!r} is {what}.", advice)
             found[check_relative_path(relative)] = path
+            total += path.lstat().st_size
+            check_limits(len(found), total)
     return dict(sorted(found.items()))
+
+
+def check_limits(num_files: int, num_bytes: int) -> None:
+    """Nothing, while a bundle may be so large.
+
+    Raises:
+        BundleError: it may not.
+    """
+    if num_files > MAX_FILES:
+        raise BundleError("bundle-too-many-files", "", f"more than {MAX_FILES} files.")
+    if num_bytes > MAX_TOTAL_BYTES:
+        raise BundleError("bundle-too-large", "", f"more than {MAX_TOTAL_BYTES >> 20} MiB.")
 
 
 def read_file(path: Path, name: str) -> bytes:

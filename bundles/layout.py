@@ -23,11 +23,14 @@ JUDGEMENT = "judgement.json"
 REPORT = "report.html"
 EVIDENCE_FOLDER = "evidence"
 RAW_FOLDER = "raw"
+ATTESTATION_FOLDER = "attestations"
+"""Signed statements about the finished bundle: added later, so that no list of digests names them."""
 UNFINISHED_SUFFIX = ".part"
 """Of a file that is being written; never part of a bundle."""
 
 SINGLE_FILES = (SUBJECT_MANIFEST, POLICY, CHANGE, JUDGEMENT, REPORT)
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+_ATTESTATION_NAME = re.compile(r"attestations/[A-Za-z0-9_-]+\.intoto\.jsonl")
 _EVIDENCE_NAME = re.compile(r"evidence/([0-9]{4,})-([a-z_]+-[0-9a-f]{16})\.json")
 
 
@@ -92,6 +95,11 @@ def is_bundle_path(path: str) -> bool:
     if path.startswith(f"{RAW_FOLDER}/"):
         return not path.endswith(UNFINISHED_SUFFIX)
     return path in SINGLE_FILES or _EVIDENCE_NAME.fullmatch(path) is not None
+
+
+def is_attestation_path(path: str) -> bool:
+    """Whether the file is a place for signed statements."""
+    return _ATTESTATION_NAME.fullmatch(path) is not None
 
 
 def render_sha256sums(files: Mapping[str, str]) -> bytes:

@@ -28,6 +28,7 @@ from bundles.layout import (
     FileDigest,
     check_relative_path,
     content_digest,
+    is_attestation_path,
     is_bundle_path,
     render_sha256sums,
 )
@@ -49,6 +50,9 @@ class Folder:
     data: dict[str, bytes]
     """By path; raw files are left on disk."""
     digests: dict[str, FileDigest]
+    """By path, the attestations left out."""
+    attestations: dict[str, bytes]
+    """By path: signed statements, which no list of digests names."""
 
 
 def read_bundle(folder: Path) -> Bundle:
@@ -96,13 +100,15 @@ def load_folder(folder: Path) -> Folder:
             "Run `fasttrack validate` again; the evidence that is there can be read, but decides nothing."
         )
         raise BundleError("bundle-unsealed", "", message, advice)
+    attestations = {path: read_file(file, path) for path, file in files.items() if is_attestation_path(path)}
+    files = {path: file for path, file in files.items() if path not in attestations}
     in_memory = [path for path in files if not path.startswith(f"{RAW_FOLDER}/")]
     data = {path: read_file(files[path], path) for path in in_memory}
     digests = {
         path: digest_bytes(data[path]) if path in data else digest_file(file, path)
         for path, file in files.items()
     }
-    return Folder(data=data, digests=digests)
+    return Folder(data=data, digests=digests, attestations=attestations)
 
 
 def parse_folder(folder: Folder) -> Bundle:

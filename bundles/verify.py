@@ -2,10 +2,10 @@
 
 What this shows: the folder is whole, and the judge of this version, given this evidence, says what the bundle says.
 
-What it cannot show: who made the evidence. Someone who edits a record, renames it to its new id, judges again and
-writes new digests has made a bundle of their own, and no digest inside it can tell. Only a signature over
-`sha256sums.txt`, or evidence made again by someone else, closes that. An edit of findings, verdict or report alone is
-found even when every digest was written anew, because they are rebuilt here.
+What it cannot show by itself: who made the evidence. Someone who edits a record, renames it to its new id, judges again
+and writes new digests has made a bundle of their own, and no digest inside it can tell. A signature of a key that the
+reader knows, or evidence made again by someone else, closes that. An edit of findings, verdict or report alone is found
+even when every digest was written anew, because they are rebuilt here.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bundles.attestation import Attestation, read_attestations
 from bundles.contents import Bundle
 from bundles.error import BundleError
 from bundles.json_diff import diff_json
 from bundles.json_text import parse_json, render_evidence_json, render_pretty_json
-from bundles.layout import CHANGE, JUDGEMENT, REPORT
+from bundles.layout import CHANGE, JUDGEMENT, REPORT, SHA256SUMS
 from bundles.reader import Folder, find_digest_problems, load_folder, parse_folder
 from bundles.writer import RenderReport
 from harness.model.change import Change
@@ -52,6 +53,8 @@ class VerifyResult:
     num_evidence: int
     rebuilt: Judgement | None
     """None when the bundle could not be read far enough to judge again."""
+    attestations: tuple[Attestation, ...] = ()
+    """Who signed it; each signature holds and speaks of this bundle."""
 
     @property
     def intact(self) -> bool:
@@ -84,11 +87,17 @@ def verify_bundle(folder: Path, decide: Decide, render_report: RenderReport) -> 
     differences += _compare_judgements(loaded, rebuilt)
     differences += _compare_forms(loaded, bundle)
     differences += _compare_reports(loaded, bundle, render_report)
+    attestations: tuple[Attestation, ...] = ()
+    try:
+        attestations = read_attestations(loaded.attestations, bundle, loaded.data.get(SHA256SUMS, b""))
+    except BundleError as error:
+        differences.append(_of_error(error))
     return VerifyResult(
         differences=tuple(differences),
         num_files=num_files,
         num_evidence=len(bundle.evidence),
         rebuilt=rebuilt,
+        attestations=attestations,
     )
 
 

@@ -16,6 +16,7 @@ from bundles.error import BundleError
 from bundles.files import digest_bytes, digest_file, list_files, read_file, write_atomic
 from bundles.json_text import render_evidence_json, render_pretty_json
 from bundles.layout import (
+    ATTESTATION_FOLDER,
     CHANGE,
     EVIDENCE_FOLDER,
     JUDGEMENT,
@@ -31,6 +32,7 @@ from bundles.layout import (
     check_relative_path,
     content_digest,
     evidence_path,
+    is_attestation_path,
     is_bundle_path,
     render_sha256sums,
 )
@@ -154,8 +156,10 @@ def remove_bundle(folder: Path) -> None:
     entries = sorted(folder.rglob("*"), reverse=True)
     for entry in entries:
         relative = entry.relative_to(folder).as_posix().removesuffix(UNFINISHED_SUFFIX)
-        ours = relative in (MANIFEST_JSON, SHA256SUMS, EVIDENCE_FOLDER, RAW_FOLDER) or is_bundle_path(
-            relative
+        ours = (
+            relative in (MANIFEST_JSON, SHA256SUMS, EVIDENCE_FOLDER, RAW_FOLDER, ATTESTATION_FOLDER)
+            or is_bundle_path(relative)
+            or is_attestation_path(relative)
         )
         if not ours or entry.is_symlink():
             raise ConfigurationError(

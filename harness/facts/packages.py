@@ -44,6 +44,29 @@ def installed_version(distribution: str) -> str | None:
         return None
 
 
+def digest_of_distribution(distribution: str) -> str:
+    """The sha256 over the files that an installed wheel brought, as its RECORD names them; empty when it is not there.
+
+    Two machines that installed the same wheel get the same digest: what an installer adds does not count.
+    """
+    try:
+        record = metadata.distribution(distribution).read_text("RECORD") or ""
+    except metadata.PackageNotFoundError:
+        return ""
+    listed = sorted(line for line in record.splitlines() if _is_of_the_wheel(line))
+    return hashlib.sha256("\n".join(listed).encode()).hexdigest() if listed else ""
+
+
+def _is_of_the_wheel(record_line: str) -> bool:
+    """Scripts carry the interpreter's path; compiled files and the list itself have no digest."""
+    added = ("/INSTALLER,", "/REQUESTED,", "/direct_url.json,")
+    return (
+        "sha256=" in record_line
+        and not record_line.startswith("..")
+        and not any(name in record_line for name in added)
+    )
+
+
 def digest_of_judge() -> str:
     """The sha256 over path and content of every source file of `JUDGE_PACKAGES`, compiled files left out."""
     return digest_of_folders({name: _folder_of(name) for name in JUDGE_PACKAGES})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -11,8 +11,8 @@ from pydantic import Field, TypeAdapter
 
 from harness.model.change import ChangedFile
 from harness.model.effects import Effect, NameSearch, ReadFile
-from harness.model.evaluation import EvalRow, SuiteItem
-from harness.model.kernel_audit import AuditedKernel, UnreadText, WaitStatement
+from harness.model.evaluation import EvalRow, SuiteItem, TaskScore
+from harness.model.kernel_audit import AuditedKernel, KernelSource, UnreadText, WaitStatement
 from harness.model.ledger import ImportedFile, LedgerRow, TracerProof
 from harness.model.probe import (
     CapturedGraph,
@@ -77,6 +77,8 @@ class EnvironmentEvidence(EvidenceRecord):
     """Distribution name to version: harness, engine, torch and what the engine computes with."""
     harness_sha256: str
     """Digest over the harness's own source files."""
+    engine_sha256: str = ""
+    """Digest over the files of the installed engine's wheel; empty where no engine is installed."""
 
 
 class SubjectEvidence(EvidenceRecord):
@@ -114,10 +116,12 @@ class ArmEvidence(EvidenceRecord):
 
 
 class LedgerEvidence(EvidenceRecord):
-    """The ledger of one arm, whole."""
+    """The ledger of one server of an arm, whole."""
 
     kind: Literal["ledger"] = "ledger"
     arm: Arm
+    session: str = ""
+    """The server's nonce; an arm that a resumed run started again has had several servers."""
     rows: tuple[LedgerRow, ...]
 
 
@@ -145,7 +149,22 @@ class SuiteEvidence(EvidenceRecord):
     arm: Arm
     perturbation: str = ""
     """How the arm's specialised code was made wrong on purpose while it answered; empty: it was not."""
+    num_perturbed_calls: int = 0
+    """Calls of that code whose result was made wrong, as the worker counted them."""
     items: tuple[SuiteItem, ...]
+
+
+class TaskScoresEvidence(EvidenceRecord):
+    """The scores of one arm's answers to an lm-eval task, as lm-eval gave them: stored, and not computed again."""
+
+    kind: Literal["task_scores"] = "task_scores"
+    suite: str
+    arm: Arm
+    library: str
+    """Name and version of what scored."""
+    config_sha256: str
+    """Digest over the tasks' whole configuration."""
+    scores: tuple[TaskScore, ...]
 
 
 class CoverageFile(Record):
@@ -228,6 +247,18 @@ class WaitSourceEvidence(EvidenceRecord):
     num_files: int
     """Source files that were searched."""
     statements: tuple[WaitStatement, ...]
+
+
+class KernelSourcesEvidence(EvidenceRecord):
+    """Which of the files that the change owns or edits hold kernels, tests and documents left out."""
+
+    kind: Literal["kernel_sources"] = "kernel_sources"
+    commit: str
+    num_files: int
+    """Files that were looked at."""
+    files: tuple[KernelSource, ...]
+    unreadable: tuple[str, ...] = ()
+    """Python files that do not parse, with the reason."""
 
 
 class PythonEffectsEvidence(EvidenceRecord):
@@ -338,6 +369,18 @@ class OwnersEvidence(EvidenceRecord):
     text: str
 
 
+class SourceEvidence(EvidenceRecord):
+    """A bundle from which evidence was taken over."""
+
+    kind: Literal["source"] = "source"
+    content_sha256: str
+    """Names the bundle."""
+    signers: tuple[str, ...]
+    """Fingerprints of the keys whose signatures held when it was taken over."""
+    evidence: tuple[str, ...]
+    """Ids of the records that came from it."""
+
+
 class GapEvidence(EvidenceRecord):
     """Something that was to be collected and was not."""
 
@@ -358,11 +401,13 @@ AnyEvidence = Annotated[
     | LedgerEvidence
     | EvalSetEvidence
     | SuiteEvidence
+    | TaskScoresEvidence
     | CoverageEvidence
     | TimingEvidence
     | KernelCompilationEvidence
     | KernelAuditEvidence
     | WaitSourceEvidence
+    | KernelSourcesEvidence
     | PythonEffectsEvidence
     | SurfaceEvidence
     | ProbeEvidence
@@ -372,6 +417,7 @@ AnyEvidence = Annotated[
     | HooksEvidence
     | ImportsEvidence
     | OwnersEvidence
+    | SourceEvidence
     | GapEvidence,
     Field(discriminator="kind"),
 ]
@@ -398,10 +444,35 @@ class EvidenceSet:
         found = [r for r in self.of(SuiteEvidence, tier=tier) if r.suite == suite and r.arm == arm]
         return found[-1] if found else None
 
+    def ledgers(self, arm: Arm, tier: Tier) -> tuple[LedgerEvidence, ...]:
+        """The latest ledger of each of one arm's servers."""
+        found = {r.session: r for r in self.of(LedgerEvidence, tier=tier) if r.arm == arm}
+        return tuple(found.values())
+
     def ledger(self, arm: Arm, tier: Tier) -> LedgerEvidence | None:
-        """The latest ledger of one arm."""
-        found = [r for r in self.of(LedgerEvidence, tier=tier) if r.arm == arm]
-        return found[-1] if found else None
+        """The ledger of one arm; of several servers their ledgers one after the other, steps numbered through.
+
+        It then bears the id of the last one's record.
+        """
+        found = self.ledgers(arm, tier)
+        return join_ledgers(found) if len(found) > 1 else next(iter(found), None)
+
+    def sessions(self, arm: Arm, tier: Tier) -> tuple[ArmEvidence, ...]:
+        """The latest record of each of one arm's servers that answered something, and of the latest server."""
+        found = {r.proof.nonce if r.proof else "": r for r in self.of(ArmEvidence, tier=tier) if r.arm == arm}
+        if len(found) < 2:
+            return tuple(found.values())
+        asked = {
+            mark for suite in self.of(SuiteEvidence, tier=tier) for mark in map(session_mark, suite.items)
+        }
+        asked |= {
+            session_mark(item)
+            for cell in self.of(TimingEvidence, tier=tier)
+            for block in cell.blocks
+            for item in block.items
+        }
+        latest = self.arm(arm, tier)
+        return tuple(r for nonce, r in found.items() if nonce[:8] in asked or r is latest)
 
     def arm(self, arm: Arm, tier: Tier) -> ArmEvidence | None:
         """The latest record of one arm's server."""
@@ -411,6 +482,22 @@ class EvidenceSet:
     def gaps(self, tier: Tier) -> tuple[GapEvidence, ...]:
         """What was to be collected at a tier and was not."""
         return self.of(GapEvidence, tier=tier)
+
+
+def join_ledgers(ledgers: Sequence[LedgerEvidence]) -> LedgerEvidence:
+    """Ledgers one after the other, steps numbered through, under the id of the last."""
+    rows: list[LedgerRow] = []
+    for ledger in ledgers:
+        first = max((row.step for row in rows), default=-1) + 1
+        rows += [row.model_copy(update={"step": first + row.step}) for row in ledger.rows]
+    joined = ledgers[-1].model_copy(update={"rows": tuple(rows)})
+    joined.__dict__["id"] = ledgers[-1].id
+    return joined
+
+
+def session_mark(item: SuiteItem) -> str:
+    """The first digits of the nonce of the server that was asked, as the client writes them into request ids."""
+    return item.request_id.rpartition("-")[0].rpartition("-")[2]
 
 
 def evidence_set(records: Iterable[AnyEvidence]) -> EvidenceSet:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from harness.model.effects import EffectKind
 from harness.model.record import Record
-from harness.model.words import Tier
+from harness.model.words import Tier, TrustLevel
 
 
 class TokenLevelPolicy(Record):
@@ -24,6 +24,25 @@ class TokenLevelPolicy(Record):
     """Decode tokens that the candidate must have served at each compared batch."""
 
 
+class EvalsPolicy(Record):
+    """What the evaluation suites must show, and what makes one void."""
+
+    mrcr_margin: float = Field(gt=0, lt=1, default=0.04)
+    """Non-inferiority margin of the mean MRCR score, in all and by length bin."""
+    aime_margin: float = Field(gt=0, lt=1, default=0.03)
+    """Non-inferiority margin of avg@k."""
+    min_above_chance: float = Field(gt=0, lt=1, default=0.1)
+    """The baseline's mean score less what guessing scores; below it a suite judges nothing."""
+    max_baseline_score: float = Field(gt=0, le=1, default=0.98)
+    """A baseline above it finds the suite too easy to show harm."""
+    min_gating_rows: int = Field(ge=2, default=100)
+    """Rows that a length bin needs to gate by itself; smaller ones are shown, and fail when clearly worse."""
+    max_gate_difference: float = Field(gt=0, lt=1, default=0.02)
+    """How far the arms' shares of truncated, empty, unreadable, looping, shortened or failed answers may differ."""
+    min_specialized_share: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(default_factory=dict)
+    """By suite, where it differs from the general `min_specialized_share`."""
+
+
 class ImportsPolicy(Record):
     """What the subject may not take of the engine."""
 
@@ -33,6 +52,31 @@ class ImportsPolicy(Record):
     """Further modules, each with what is below it, or names in one, as dotted names."""
     allowed: tuple[str, ...] = ()
     """Dotted names that may be imported all the same."""
+
+
+class TrustedKey(Record):
+    """A key whose signature on evidence, or on a waiver, counts."""
+
+    name: str
+    """Who holds it; shown beside what it signed."""
+    public_key: str
+    """The line of a `.pub` file: ssh-ed25519 and the key."""
+    level: Literal[TrustLevel.CONTRIBUTOR, TrustLevel.MAINTAINER] = TrustLevel.CONTRIBUTOR
+    """What evidence that it signed is worth; `replicated` is reached by agreement, not by a key."""
+    may_waive: tuple[str, ...] = ()
+    """Ids of the checks that it may waive."""
+
+
+class TrustPolicy(Record):
+    """Whose evidence counts at the gate, and for how long."""
+
+    required: dict[Tier, TrustLevel] = Field(default_factory=dict)
+    """By tier; a tier that is not listed takes evidence of anybody."""
+    max_age_days: int | None = Field(ge=1, default=None)
+    """Of every record of the evidence; none: age does not matter."""
+    max_waiver_days: int = Field(ge=1, default=14)
+    """How far ahead a waiver may end."""
+    keys: tuple[TrustedKey, ...] = ()
 
 
 class Policy(Record):
@@ -68,7 +112,13 @@ class Policy(Record):
     )
     """Reaches outside that a manifest may declare; the others stay what the code shows."""
     token_level: TokenLevelPolicy = TokenLevelPolicy()
+    evals: EvalsPolicy = EvalsPolicy()
     imports: ImportsPolicy = ImportsPolicy()
+    trust: TrustPolicy = TrustPolicy()
+
+    def min_specialized_share_of(self, suite: str) -> float:
+        """The specialised share that the decode tokens of one suite need."""
+        return self.evals.min_specialized_share.get(suite, self.min_specialized_share)
 
     @property
     def required_checks(self) -> tuple[str, ...]:

@@ -61,6 +61,19 @@ class Arm(StrEnum):
     BASELINE_AGAIN = "baseline_again"
 
 
+class TrustLevel(StrEnum):
+    """Whose word the evidence is, weakest first."""
+
+    CONTRIBUTOR = "contributor"
+    MAINTAINER = "maintainer"
+    REPLICATED = "replicated"
+
+    @property
+    def rank(self) -> int:
+        """Position in the order, 0 for `contributor`."""
+        return list(TrustLevel).index(self)
+
+
 class ExitCode(IntEnum):
     """Process exit codes of every command; never reused for anything else."""
 

@@ -87,7 +87,13 @@ def test_help_imports_click_the_standard_library_and_little_of_ours() -> None:
     assert {name for name in foreign if name.partition(".")[0] not in ALLOWED} == set()
     assert {name for name in foreign if name.startswith("harness.")} == {
         *("harness.cli", "harness.cli_options", "harness.options"),
-        *("harness.audit", "harness.audit.command", "harness.kernels", "harness.kernels.command"),
+        *(
+            "harness.audit",
+            "harness.cli_bundle",
+            "harness.audit.command",
+            "harness.kernels",
+            "harness.kernels.command",
+        ),
         *("harness.model", "harness.model.errors", "harness.model.words"),
     }
 

@@ -67,14 +67,14 @@ class KernelFiles:
         return next((form for where, name in sorted(names) if not where and (form := made_by(name))), "")
 
     def _of_wrapper(self, path: str, name: str) -> str:
-        """What a function of the tree makes of the functions that it decorates: what is named in its body."""
+        """What a function or class of the tree makes of what it decorates: by the names in its body."""
         if (path, name) not in self._wrappers:
             self._wrappers[path, name] = ""  # while a cycle is looked at
             module = self._meanings.tree.parse(path)
             bodies = [
                 node
                 for node in (ast.walk(module) if module is not None else ())
-                if isinstance(node, ast.FunctionDef) and node.name == name.rpartition(".")[2]
+                if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name.rpartition(".")[2]
             ]
             parts = [part for body in bodies for part in ast.walk(body) if isinstance(part, ast.expr)]
             meant = {meaning for part in parts for meaning in self._meanings.of(path, part)}

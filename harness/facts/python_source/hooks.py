@@ -186,7 +186,7 @@ class HookReader:
             is_looked_up=sides.is_looked_up,
             reads=sides.subject.reads,
             old_imports=_top_imports(parsed),
-            old_names=_stored(parsed),
+            old_names=_names_of(parsed),
             changed_lines=sides.changed_lines(path),
             new_options=options,
             new_positions=positions,
@@ -242,9 +242,15 @@ def _top_imports(module: ast.Module | None) -> frozenset[str]:
     return frozenset(names)
 
 
-def _stored(module: ast.Module | None) -> frozenset[str]:
-    return frozenset(
-        node.id
-        for node in (ast.walk(module) if module is not None else ())
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    )
+def _names_of(module: ast.Module | None) -> frozenset[str]:
+    """Every variable of a file, parameters and what it imports or defines included."""
+    names: set[str] = set()
+    for node in ast.walk(module) if module is not None else ():
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name):
+                names.add(name)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                names.add(name)
+            case ast.alias(name=target, asname=given):
+                names.add(given or target.partition(".")[0])
+    return frozenset(names)

@@ -8,10 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from harness.facts.python_source.names import dotted, resolve_relative
+from harness.facts.python_source.spelling import spelt_text, string_constants
 from harness.model.reach import ImportForm
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[\w.]+)?")
 _IMPORTERS = ("import_module", "__import__", "find_spec", "resolve_name", "resolve_obj_by_qualname")
+_LOADED = ("sys.modules", "modules")
+_RUN_TEXT = ("exec", "eval", "run_path", "run_module", "spec_from_file_location", "SourceFileLoader")
+"""Functions that run a file or a text that they are given."""
+_TYPING = ("typing", "typing_extensions")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,15 +41,17 @@ def find_imports(tree: ast.Module, package: str) -> tuple[Import, ...]:
         tree: the file.
         package: what its relative imports start from.
     """
-    finder = _Finder(package, _constants(tree))
+    finder = _Finder(package, tree)
     finder.walk(tree.body, ImportForm.STATIC, "")
     return tuple(sorted(finder.found, key=lambda i: (i.line, i.target)))
 
 
 class _Finder:
-    def __init__(self, package: str, constants: dict[str, str]) -> None:
+    def __init__(self, package: str, tree: ast.Module) -> None:
         self._package = package
-        self._constants = constants
+        self._constants = string_constants(tree)
+        self._types_only = type_checking_names(tree)
+        self._importers = {*_IMPORTERS, *_aliases_of(tree, _IMPORTERS)}
         self.found: list[Import] = []
 
     def walk(self, body: list[ast.stmt], form: ImportForm, condition: str) -> None:
@@ -80,10 +87,10 @@ class _Finder:
         self._expressions([node.test], condition)
         below = ImportForm.CONDITIONAL if form is ImportForm.STATIC else form
         where = condition if form is ImportForm.LAZY else text
-        if text.rpartition(".")[2] == "TYPE_CHECKING":
+        if text in self._types_only:
             self.walk(node.body, ImportForm.TYPES_ONLY, text)
             self.walk(node.orelse, form, condition)
-        elif text.removeprefix("not ").rpartition(".")[2] == "TYPE_CHECKING":
+        elif text.removeprefix("not ") in self._types_only:
             self.walk(node.body, form, condition)
             self.walk(node.orelse, ImportForm.TYPES_ONLY, text)
         else:
@@ -110,43 +117,44 @@ class _Finder:
             for inner in ast.walk(node):
                 if isinstance(inner, ast.Call):
                     self._call(inner, condition)
+                elif isinstance(inner, ast.Subscript) and dotted(inner.value) in _LOADED:
+                    self._by_name(inner, inner.slice, condition)
                 elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
                     self._named(inner, inner.value, condition)
 
     def _call(self, node: ast.Call, condition: str) -> None:
-        called = (dotted(node.func) or "").rpartition(".")[2]
-        if called in _IMPORTERS and node.args:
+        name = dotted(node.func) or ""
+        owner, _, called = name.rpartition(".")
+        if called in self._importers and node.args:
             for target in self._spelt(node):
                 self._add(node.lineno, target, target, ImportForm.DYNAMIC, condition, "")
+        elif owner in _LOADED and node.args:
+            self._by_name(node, node.args[0], condition)
+        elif called in _RUN_TEXT:
+            for argument in node.args:
+                given = spelt_text(argument, self._constants)
+                target = f"({ast.unparse(argument) if given is None else given})"
+                self._add(node.lineno, target, target, ImportForm.DYNAMIC, condition, "")
+
+    def _by_name(self, node: ast.expr, key: ast.expr, condition: str) -> None:
+        """A module that is taken out of the table of those that are loaded."""
+        target = spelt_text(key, self._constants) or f"({ast.unparse(key)})"
+        self._add(node.lineno, target, target, ImportForm.DYNAMIC, condition, "")
 
     def _spelt(self, node: ast.Call) -> Iterator[str]:
         """The module that an import by name is given: whole, relative to a package, or as far as it is spelt."""
-        name = self._text(node.args[0])
+        name = spelt_text(node.args[0], self._constants)
         if name is not None:
             level = len(name) - len(name.lstrip("."))
             package = self._package
             given = [k.value for k in node.keywords if k.arg == "package"] + node.args[1:2]
-            if given and (spelt := self._text(given[0])):
+            if given and (spelt := spelt_text(given[0], self._constants)):
                 package = spelt
             resolved = resolve_relative(package, level, name[level:]) if level else name
             if resolved:
                 yield resolved.partition(":")[0]
-        elif isinstance(node.args[0], ast.JoinedStr | ast.BinOp):
+        else:
             yield f"({ast.unparse(node.args[0])})"
-
-    def _text(self, node: ast.expr) -> str | None:
-        """A string that is spelt in the file: a literal, a constant of the module, or both joined."""
-        if isinstance(node, ast.Constant):
-            return node.value if isinstance(node.value, str) else None
-        if isinstance(node, ast.Name):
-            return self._constants.get(node.id)
-        parts: list[ast.expr] = []
-        if isinstance(node, ast.JoinedStr):
-            parts = [v.value if isinstance(v, ast.FormattedValue) else v for v in node.values]
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            parts = [node.left, node.right]
-        texts = [self._text(part) for part in parts]
-        return "".join(t for t in texts if t is not None) if texts and None not in texts else None
 
     def _named(self, node: ast.Constant, text: str, condition: str) -> None:
         if _DOTTED.fullmatch(text):
@@ -167,15 +175,32 @@ class _Finder:
         )
 
 
-def _constants(tree: ast.Module) -> dict[str, str]:
-    """Names that the module's top assigns once, to a string."""
-    found: dict[str, str | None] = {}
-    for statement in tree.body:
-        if not isinstance(statement, ast.Assign):
-            continue
-        for target in statement.targets:
-            value = statement.value.value if isinstance(statement.value, ast.Constant) else None
-            if isinstance(target, ast.Name):
-                is_first = target.id not in found
-                found[target.id] = value if is_first and isinstance(value, str) else None
-    return {name: text for name, text in found.items() if text is not None}
+def type_checking_names(tree: ast.Module) -> frozenset[str]:
+    """What a file calls `typing.TYPE_CHECKING`: names that it imports as that, and binds to nothing else."""
+    names: set[str] = set()
+    others: set[str] = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.ImportFrom(module=module, names=imported, level=0) if module in _TYPING:
+                names |= {a.asname or a.name for a in imported if a.name == "TYPE_CHECKING"}
+            case ast.Import(names=imported) | ast.ImportFrom(names=imported):
+                from_typing = [a.asname or a.name for a in imported if a.name in _TYPING]
+                is_plain = isinstance(node, ast.Import)
+                names |= {f"{name}.TYPE_CHECKING" for name in from_typing if is_plain}
+                others |= {a.asname or a.name for a in imported if not (is_plain and a.name in _TYPING)}
+            case ast.Name(id=name, ctx=ast.Store()):
+                others.add(name)
+            case ast.Attribute(attr="TYPE_CHECKING", ctx=ast.Store()):
+                others.add(dotted(node) or "")
+    return frozenset(n for n in names if n not in others and n.partition(".")[0] not in others)
+
+
+def _aliases_of(tree: ast.Module, functions: tuple[str, ...]) -> set[str]:
+    """Other names under which a file imports one of some functions."""
+    return {
+        alias.asname
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname and alias.name in functions
+    }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from harness.facts.python_source.imports import Import, find_imports
 from harness.facts.python_source.may_import import MayImport
@@ -12,6 +13,7 @@ from harness.facts.python_source.names import dotted, is_below
 from harness.facts.python_source.tree import SourceTree
 from harness.model.reach import ImportForm, InwardImport, OwnImport
 
+_WORD = re.compile(r"\w+")
 Guards = Callable[[str, int], tuple[str, ...]]
 """The conditions on the switch that keep a line of a file from running while it is off."""
 
@@ -51,6 +53,7 @@ class Reaches:
         direct: set[tuple[str, int]] = set()
         for path in self._outside(self._doors):
             for found in self.imports(path):
+                found = self._as_spelt(found)
                 if not self._is_subject(found):
                     continue
                 if found.form is ImportForm.NAMED and (path, found.line) in direct:
@@ -59,6 +62,10 @@ class Reaches:
                 yield path, found, ""
                 if found.bound and found.form is not ImportForm.TYPES_ONLY:
                     exported[f"{self.tree.module_of(path)}.{found.bound}"] = found.target
+            for chain in self._chains(path, self._own_module):
+                if (path, chain.line) not in direct:
+                    direct.add((path, chain.line))
+                    yield path, chain, ""
         yield from self._through(exported)
 
     def outward(self, packages: Iterable[str]) -> Iterator[OwnImport]:
@@ -69,13 +76,21 @@ class Reaches:
             for found in self.imports(path):
                 if found.form is ImportForm.NAMED or self._is_subject(found):
                     continue
-                if is_below(found.module, roots):
+                is_open = found.target.startswith("(") and any(f"{root}." in found.target for root in roots)
+                if is_open:
+                    yield OwnImport(path=path, line=found.line, target=found.target, form=found.form)
+                elif is_below(found.module, roots):
                     yield OwnImport(path=path, line=found.line, target=found.target, form=found.form)
                     bound = found.bound or found.target.rpartition(".")[2]
                     # `import a.b` binds a, and `import a.b as c` binds c to all of it.
                     is_top = found.target == found.module and found.target.partition(".")[0] == bound
                     aliases[bound] = bound if is_top else found.target
-            yield from self._private_uses(path, aliases)
+            private = tuple(self._private_uses(path, aliases))
+            yield from private
+            known = {(use.line, use.target) for use in private}
+            for chain in self._chains(path, lambda start, rest: self._engine_name(start, rest, roots)):
+                if (chain.line, chain.target) not in known:
+                    yield OwnImport(path=path, line=chain.line, target=chain.target, form=chain.form)
 
     def _outside(self, words: Iterable[str]) -> tuple[str, ...]:
         return tuple(
@@ -86,10 +101,54 @@ class Reaches:
 
     def _is_subject(self, found: Import) -> bool:
         if found.target.startswith("("):
-            return any(door in found.target for door in self._doors)
+            words = set(_WORD.findall(found.target))
+            return any(door in words for door in self._doors)
         if found.form is ImportForm.NAMED:
             return found.target in self.owned or found.target.rpartition(".")[0] in self.owned
         return found.target in self.owned or found.module in self.owned
+
+    def _as_spelt(self, found: Import) -> Import:
+        """A string that is the end of a module's name, as registries keep it, as an open import."""
+        if found.form is not ImportForm.NAMED or self._is_subject(found):
+            return found
+        parts = (found.target, found.target.rpartition(".")[0])
+        ends = [part for part in parts if "." in part]
+        is_end = any(module.endswith(f".{end}") for module in self.owned for end in ends)
+        return replace(found, target=f"({found.target})") if is_end else found
+
+    def _own_module(self, start: str, rest: str) -> str:
+        """The module of the subject in which a dotted name lies; empty when in none."""
+        parts = f"{start}.{rest}".split(".")
+        names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
+        return next((name for name in names if name in self.owned), "")
+
+    def _engine_name(self, start: str, rest: str, roots: tuple[str, ...]) -> str:
+        """The whole name where it leads on from a package of the engine, not from a class or function."""
+        is_package = "." not in start or (self.tree.path_of(start) or "").endswith("/__init__.py")
+        is_own = bool(self._own_module(start, rest))
+        return f"{start}.{rest}" if is_package and is_below(start, roots) and not is_own else ""
+
+    def _chains(self, path: str, module_of: Callable[[str, str], str]) -> Iterator[Import]:
+        """Modules that a file reaches by attributes of a package that it imported."""
+        parsed = self.tree.parse(path)
+        packages = {
+            found.bound or found.target.rpartition(".")[2]: found
+            for found in self.imports(path)
+            if found.form not in (ImportForm.NAMED, ImportForm.DYNAMIC) and not self._is_subject(found)
+        }
+        inner: set[ast.AST] = set()
+        for node in ast.walk(parsed) if parsed is not None and packages else ():
+            if not isinstance(node, ast.Attribute) or node in inner:
+                continue
+            inner |= {part for part in ast.walk(node.value) if isinstance(part, ast.Attribute)}
+            first, _, rest = (dotted(node) or "").partition(".")
+            if first not in packages:
+                continue
+            found = packages[first]
+            is_plain = found.target == found.module and found.target.partition(".")[0] == first
+            start = first if is_plain else found.target
+            if target := module_of(start, rest):
+                yield replace(found, line=node.lineno, target=target, module=target, condition="", bound="")
 
     def _through(self, exported: dict[str, str]) -> Iterator[tuple[str, Import, str]]:
         """Imports of names that a module outside the subject had from the subject."""
@@ -108,12 +167,21 @@ class Reaches:
         parsed = self.tree.parse(path)
         seen: set[tuple[int, str]] = set()
         for node in ast.walk(parsed) if parsed is not None and aliases else ():
-            if not isinstance(node, ast.Attribute) or not is_private(node.attr):
+            match node:
+                case ast.Attribute(value=owner, attr=attribute):
+                    pass
+                case ast.Call(
+                    func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(attribute)), *_]
+                ):
+                    pass
+                case _:
+                    continue
+            if not is_private(attribute):
                 continue
-            name = dotted(node.value)
+            name = dotted(owner)
             first, _, rest = (name or "").partition(".")
             if first in aliases:
-                target = ".".join(part for part in (aliases[first], rest, node.attr) if part)
+                target = ".".join(part for part in (aliases[first], rest, attribute) if part)
                 if (node.lineno, target) not in seen:
                     seen.add((node.lineno, target))
                     yield OwnImport(path=path, line=node.lineno, target=target, form=ImportForm.STATIC)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -67,13 +68,21 @@ class SourceTree:
         return tuple(
             path
             for path, content in sorted(self.files.items())
-            if any(word in content for word in wanted) and whole.search(content)
+            if any(word in (text := _as_read(content)) for word in wanted) and whole.search(text)
         )
 
     def _parse(self, path: str) -> ast.Module | str:
         if path not in self._parsed:
             self._parsed[path] = _parsed(self.files.get(path))
         return self._parsed[path]
+
+
+def _as_read(content: bytes) -> bytes:
+    """A file with its letters as Python reads them in names: full-width ones, for instance, as plain ones."""
+    if content.isascii():
+        return content
+    text = content.decode("utf-8", errors="surrogateescape")
+    return unicodedata.normalize("NFKC", text).encode("utf-8", errors="surrogateescape")
 
 
 def _parsed(content: bytes | None) -> ast.Module | str:

@@ -8,7 +8,7 @@ import pytest
 
 from bundles.reader import read_bundle
 from bundles.writer import EvidenceStore, seal
-from harness.app.bundles import gate
+from harness.app.gate import gate
 from harness.app.judging import decide, render_report
 from harness.app.validate import validate
 from harness.model.evidence import ChangedFilesEvidence, ImportsEvidence

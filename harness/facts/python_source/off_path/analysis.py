@@ -164,8 +164,15 @@ class Reading:
         body = tidy(body)
         self._left[function.key] = body
         if not self.knowledge.effects.get(function.key):
-            self.knowledge.effects[function.key] = effect_of(body)
+            self.knowledge.effects[function.key] = effect_of(body) or self._shared_names(function)
         self._mention(body)
+
+    def _shared_names(self, function: Function) -> str:
+        """The variables of a hooked file that a function sets; the subject's own files' are nobody else's."""
+        if function.path not in self._hooks:
+            return ""
+        names = [n for node in ast.walk(function.node) if isinstance(node, ast.Global) for n in node.names]
+        return f"`global {names[0]}` in line {function.node.lineno}" if names else ""
 
     def _runs(self, function: Function) -> bool:
         """Whether code that can run may call a function."""

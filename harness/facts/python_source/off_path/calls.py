@@ -24,6 +24,7 @@ from harness.facts.python_source.off_path.values import (
 )
 
 K = TypeVar("K")
+_READS = frozenset(("get", "copy", "keys", "values", "items"))
 _PROPERTIES = frozenset(("property", "cached_property", "functools.cached_property"))
 
 
@@ -96,7 +97,15 @@ class Calls:
         if self._knowledge.scopes.absolute(path, node.func) in ("os.getenv", "os.environ.get"):
             return True
         functions = self._knowledge.functions_called(path, node.func)
-        return bool(functions) and not any(self._knowledge.effects.get(f.key) for f in functions)
+        return bool(functions) and all(self._knowledge.effects.get(f.key) == "" for f in functions)
+
+    def only_reads(self, node: ast.Call, arguments: Sequence[Value]) -> bool:
+        """Whether a method of the mapping that holds the switch leaves all keys but the switch's own as they are."""
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        is_own = (
+            bool(arguments) and arguments[0].single and arguments[0].constant == self._knowledge.switch.key
+        )
+        return method in _READS or (method == "pop" and is_own)
 
     def properties(self, node: ast.Attribute) -> tuple[Function, ...]:
         """Analysed properties of that name."""
@@ -111,8 +120,8 @@ class Calls:
         switch = self._knowledge.switch
         if method == "copy":
             return owner
-        if method not in ("get", "pop", "setdefault") or not arguments:
-            return unknown(f"the switch may be in what .{method}() gives")
+        if method not in ("get", "pop") or not arguments:
+            return unknown(f"the switch may be in what .{method}() gives or changes")
         if not arguments[0].single:
             return unknown("a key that is computed")
         if arguments[0].constant != switch.key:
@@ -158,7 +167,7 @@ class Calls:
         called = dotted(node.func) or "a computed function"
         if any(value.mapping for value in given):
             return unknown(f"{called}(...) is given the mapping that holds the switch")
-        return unknown(next((value.taint for value in given if value.taint), ""))
+        return unknown(of=given)
 
     def _bind(
         self,

@@ -129,7 +129,7 @@ class Expressions:
 
     def _call(self, node: ast.Call, frame: Frame) -> Reduced:
         _, callee = self.read(node.func, frame)
-        owner = self.read(node.func.value, frame)[0] if isinstance(node.func, ast.Attribute) else ANYTHING
+        owner = self._owner(node.func, frame)
         arguments = [self.read(a, frame) for a in node.args]
         keywords = [(k.arg, *self.read(k.value, frame)) for k in node.keywords]
         left = _with(
@@ -143,10 +143,32 @@ class Expressions:
         )
         values = [value for value, _ in arguments]
         named = {name: value for name, value, _ in keywords if name is not None}
+        if doubt := self._shadow(node.func, frame):
+            return unknown(doubt), left
         value = self._calls.value(node, frame.path, owner, values, named)
-        if owner.mapping or self._calls.does_nothing(node, frame.path):
+        is_read = bool(owner.mapping) and self._calls.only_reads(node, values)
+        if is_read or self._calls.does_nothing(node, frame.path):
             left.is_quiet = True  # type: ignore[attr-defined]
         return value, left
+
+    def _owner(self, callee: ast.expr, frame: Frame) -> Value:
+        """The value of `x` in `x.method(...)`."""
+        return self.read(callee.value, frame)[0] if isinstance(callee, ast.Attribute) else ANYTHING
+
+    def _shadow(self, callee: ast.expr, frame: Frame) -> str:
+        """Why a name is not what the top of its file says; empty when it is."""
+        name = (dotted(callee) or "").partition(".")[0]
+        scopes = self.knowledge.scopes
+        if name in frame.env and not frame.is_module and not scopes.is_nested(frame.path, name):
+            known_as = scopes.imports.get(frame.path, {}).get(name) or (frame.path, name) in scopes.functions
+            return (
+                f"{name} is bound again in the function, so what it calls cannot be told" if known_as else ""
+            )
+        if scopes.is_rebound(frame.path, name):
+            return f"{name} is bound more than once in {frame.path}"
+        module, _, target = (scopes.absolute(frame.path, callee) or "").rpartition(".")
+        owner = scopes.tree.path_of(module) or ""
+        return f"{target} is bound more than once in {owner}" if scopes.is_rebound(owner, target) else ""
 
     def _compare(self, node: ast.Compare, frame: Frame) -> Reduced:
         pairs = [self.read(e, frame) for e in (node.left, *node.comparators)]
@@ -174,7 +196,12 @@ class Expressions:
         last: Reduced = (ANYTHING, node)
         for operand in node.values:
             last = self.read(operand, frame)
-            if not last[0].derived or last[0].truth is None:
+            if last[0].mapping == "switches" and self.switch.is_set:
+                # It holds the switch, so it is not empty.
+                kept += [last] if ends_at else []
+                if ends_at:
+                    break
+            elif not last[0].derived or last[0].truth is None:
                 kept.append(last)
             elif last[0].truth is ends_at:
                 if not kept:
@@ -184,7 +211,8 @@ class Expressions:
                 kept.append(last)
                 break
         if len(kept) <= 1:
-            return kept[0] if kept else last
+            value, left = kept[0] if kept else last
+            return value.derive(), left
         return _one_of([value for value, _ in kept]), _with(node, values=[left for _, left in kept])
 
     def _unary_op(self, node: ast.UnaryOp, frame: Frame) -> Reduced:
@@ -198,7 +226,7 @@ class Expressions:
             return combine(lambda x: not x, value), _with(node, operand=left)
         if isinstance(node.op, ast.USub):
             return combine(lambda x: -x, value), _with(node, operand=left)
-        return unknown(value.taint), _with(node, operand=left)
+        return unknown(of=(value,)), _with(node, operand=left)
 
     def _if_exp(self, node: ast.IfExp, frame: Frame) -> Reduced:
         test, left_test = self.read(node.test, frame)
@@ -211,9 +239,9 @@ class Expressions:
         left = _with(node, test=left_test, body=left_body, orelse=left_orelse)
         value = join(body, orelse)
         if value.constants is None and not value.mapping:
-            value = replace(value, taint=value.taint or test.taint)
-        if test.taint and not value.single:
-            value = unknown(test.taint)
+            value = replace(value, taint=value.taint or test.doubt)
+        if test.doubt and not value.single:
+            value = unknown(test.doubt)
         return value, left
 
     def _named(self, node: ast.NamedExpr, frame: Frame) -> Reduced:
@@ -229,7 +257,7 @@ class Expressions:
             if index.single and index.constant == self.switch.key:
                 return self.switch.item(owner, is_caught=frame.is_caught), kept
             return unknown("" if index.single else "a key that is computed"), kept
-        return unknown(owner.taint or index.taint), kept
+        return unknown(of=(owner, index)), kept
 
     def _sequence(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Reduced:
         read = [self.read(e, frame) for e in node.elts]
@@ -237,7 +265,7 @@ class Expressions:
         if all(value.single for value, _ in read):
             constants = tuple(value.constant for value, _ in read)
             return replace(known(constants), derived=False), left
-        return unknown(next((value.taint for value, _ in read if value.taint), "")), left
+        return unknown(of=(value for value, _ in read)), left
 
     def _dict(self, node: ast.Dict, frame: Frame) -> Reduced:
         if not node.keys:
@@ -262,7 +290,7 @@ class Expressions:
         reader = _Parts(self, inner)
         left = reader.generic_visit(_shallow(node))
         assert isinstance(left, ast.expr)
-        return unknown(reader.taint), left
+        return unknown(of=reader.values), left
 
     def _environment_getter(self, node: ast.expr, path: str) -> Value:
         """The value of `envs.KEY`, by the function that the module keeps under that key."""
@@ -282,12 +310,13 @@ class _Parts(ast.NodeTransformer):
     """Reads the expressions directly inside another."""
 
     def __init__(self, expressions: Expressions, frame: Frame) -> None:
-        self.expressions, self.frame, self.taint = expressions, frame, ""
+        self.expressions, self.frame = expressions, frame
+        self.values: list[Value] = []
 
     def visit(self, node: ast.AST) -> ast.AST:
         if isinstance(node, ast.expr) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
             value, left = self.expressions.read(node, self.frame)
-            self.taint = self.taint or value.taint
+            self.values.append(value)
             return left
         return self.generic_visit(_shallow(node))
 
@@ -303,7 +332,7 @@ def _one_of(values: Sequence[Value]) -> Value:
         return BOTTOM
     if any(value.mapping for value in values):
         return join_all(values)
-    return unknown(next((value.taint for value in values if value.taint), ""))
+    return unknown(of=values)
 
 
 def _shallow(node: N) -> N:

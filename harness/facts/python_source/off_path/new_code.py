@@ -47,7 +47,7 @@ class NewCode:
     old_imports: Collection[str]
     """Top-level packages that the file imported before."""
     old_names: Collection[str]
-    """Names that the file stored before."""
+    """Variables that the file used before, parameters, imports and definitions included."""
     changed_lines: Collection[int]
     new_options: dict[object, object]
     """New parameters with a constant default, by name."""
@@ -203,7 +203,8 @@ class NewCode:
             return all(self._is_own(element) for element in target.elts)
         if isinstance(target, ast.Name):
             return target.id not in self.old_names and not self.is_looked_up(target.id)
-        return isinstance(target, ast.Attribute) and self.is_closed(target.attr)
+        is_of_others = self.scopes.is_import(self.path, target)
+        return isinstance(target, ast.Attribute) and self.is_closed(target.attr) and not is_of_others
 
     def without_new_options(self, old: FunctionNode, new: FunctionNode) -> FunctionNode:
         """The new signature without parameters that a call which knows nothing of them leaves out."""

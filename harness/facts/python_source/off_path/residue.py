@@ -65,7 +65,8 @@ def _effect(statement: ast.stmt) -> str:
         return f"`{_short(statement)}` in line {statement.lineno}"
     if isinstance(statement, ast.Assign) and not all(_is_local(t) for t in statement.targets):
         return f"`{_short(statement)}` in line {statement.lineno}"
-    if isinstance(statement, ast.AugAssign) and not isinstance(statement.target, ast.Name):
+    if isinstance(statement, ast.AugAssign):
+        # Of a tensor or a list, `x += y` changes the object, whoever else holds it.
         return f"`{_short(statement)}` in line {statement.lineno}"
     for expression in _own_expressions(statement):
         if not is_pure(expression):

@@ -12,6 +12,7 @@ from harness.facts.python_source.tree import SourceTree
 from harness.facts.python_source.words import names_in
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+_OVERLOADS = ("overload", "typing.overload")
 Key = tuple[str, str]
 """Path and qualified name."""
 
@@ -64,6 +65,7 @@ class Scopes:
     imports: dict[str, dict[str, str]] = field(default_factory=dict)
     """By path: local name to the dotted name that it was imported as."""
     _names: dict[Key, frozenset[str]] = field(default_factory=dict)
+    _rebound: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for path in self.paths:
@@ -72,6 +74,15 @@ class Scopes:
                 continue
             self.imports[path] = dict(imported_names(module, self.tree.package_of(path)))
             self._index(path, module.body, prefix="", class_name="", outer="")
+            self._rebound[path] = rebound_names(module, self.tree.package_of(path))
+
+    def is_rebound(self, path: str, name: str) -> bool:
+        """Whether a file binds a name at its top to an import or function and to something else as well."""
+        return name in self._rebound.get(path, ())
+
+    def is_nested(self, path: str, name: str) -> bool:
+        """Whether a function inside another has the name."""
+        return any(f.path == path and f.outer for f in self.by_name.get(name, ()))
 
     def absolute(self, path: str, node: ast.expr) -> str | None:
         """The dotted name that an expression means, imports of its file resolved."""
@@ -131,6 +142,37 @@ def definitions(body: Iterable[ast.stmt]) -> Iterator[FunctionNode | ast.ClassDe
         else:
             for inner in nested_bodies(statement):
                 yield from definitions(inner)
+
+
+def rebound_names(module: ast.Module, package: str) -> frozenset[str]:
+    """Names that a file binds at its top to an import or a function and to something else as well.
+
+    A name that stands for nothing where an import fails (`except ImportError: f = None`) is not one.
+    """
+    bound: dict[str, set[str]] = defaultdict(set)
+    pending: list[tuple[ast.stmt, bool]] = [(statement, False) for statement in module.body]
+    while pending:
+        node, is_fallback = pending.pop()
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                for name, target in imported_names(ast.Module(body=[node], type_ignores=[]), package):
+                    bound[name].add(target)
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                is_overload = any(dotted(d) in _OVERLOADS for d in node.decorator_list)
+                bound[name] |= set() if is_overload else {f"line {node.lineno}"}
+            case ast.Assign(targets=targets) if not (is_fallback and _is_none(node.value)):
+                for inner in (n for target in targets for n in ast.walk(target)):
+                    if isinstance(inner, ast.Name):
+                        bound[inner.id].add("an assignment")
+            case _:
+                blocks = [] if isinstance(node, ast.Assign) else nested_bodies(node)
+                handled = {id(s) for h in getattr(node, "handlers", ()) for s in h.body}
+                pending += [(s, is_fallback or id(s) in handled) for block in blocks for s in block]
+    return frozenset(name for name, what in bound.items() if len(what) > 1)
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def nested_bodies(statement: ast.stmt) -> Iterator[list[ast.stmt]]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from harness.facts.python_source.off_path.expressions import Expressions
 from harness.facts.python_source.off_path.frames import Frame, merge_frames, stored_names
 from harness.facts.python_source.off_path.knowledge import Knowledge
 from harness.facts.python_source.off_path.patterns import matches
+from harness.facts.python_source.off_path.residue import effect_of, tidy
 from harness.facts.python_source.off_path.scopes import FunctionNode, Key
 from harness.facts.python_source.off_path.values import ANYTHING, BOTTOM, Value, join, known, unknown
 
@@ -43,6 +44,8 @@ class Statements:
         self._guards = guards
         self._key = key
         self._class_body = False
+        self._hangs_on = ""
+        """Why it cannot be told whether the statements that are read run."""
         self._readers: dict[type[ast.stmt], Callable[..., Left]] = {
             ast.If: self._if,
             ast.Assign: self._assign,
@@ -105,15 +108,16 @@ class Statements:
                 taken.insert(0, ast.copy_location(ast.Expr(value=test), node))
             return taken, ends
         body_frame, else_frame = frame.copy(), frame.copy()
+        outer, self._hangs_on = self._hangs_on, value.doubt or self._hangs_on
         body, body_ends = self.block(node.body, body_frame)
         orelse, else_ends = self.block(node.orelse, else_frame)
+        self._hangs_on = outer
         merge_frames(frame, [f for f, ends in ((body_frame, body_ends), (else_frame, else_ends)) if not ends])
-        if value.taint:
-            _mark((*body, *orelse), value.taint)
+        _mark((*body, *orelse), value.doubt)
         if not body and not orelse:
             return [], body_ends and else_ends
         left = ast.copy_location(ast.If(test=test, body=body or [ast.Pass()], orelse=orelse), node)
-        return [_marked(left, value.taint)], body_ends and else_ends
+        return [_marked(left, value.doubt)], body_ends and else_ends
 
     def _assign(self, node: ast.Assign, frame: Frame) -> Left:
         value, left = self._expressions.read(node.value, frame)
@@ -195,8 +199,7 @@ class Statements:
             return self.block(node.orelse, frame)
         body_frame = frame.copy()
         body, _ = self.block(node.body, body_frame)
-        if value.taint:
-            _mark(body, value.taint)
+        _mark(body, value.doubt)
         merge_frames(frame, [frame.copy(), body_frame])
         orelse, _ = self.block(node.orelse, frame)
         return [_replaced(node, test=test, body=body or [ast.Pass()], orelse=orelse)], False
@@ -257,7 +260,7 @@ class Statements:
             inner = frame.copy()
             self._bind_pattern(case.pattern, inner)
             body, body_ends = self.block(case.body, inner)
-            _mark(body, value.taint)
+            _mark(body, value.doubt)
             cases.append(ast.match_case(pattern=case.pattern, guard=case.guard, body=body or [ast.Pass()]))
             ends.append((inner, body_ends))
             if hit is True:
@@ -293,6 +296,8 @@ class Statements:
         body, ends = nested.block(node.body, inner)
         if not ends:
             nested._returns(known(None))
+        if nested._key is not None and not self._knowledge.effects.get(nested._key):
+            self._knowledge.effects[nested._key] = effect_of(tidy(body))
         return [_replaced(node, body=body or [ast.Pass()])], False
 
     def _class(self, node: ast.ClassDef, frame: Frame) -> Left:
@@ -315,6 +320,8 @@ class Statements:
     def _store(self, target: ast.expr, value: Value, frame: Frame) -> bool:
         """Binds a target; whether the assignment does nothing but keep a known constant in a name of the change."""
         knowledge = self._knowledge
+        if self._hangs_on and not value.is_bottom:
+            value = replace(value, taint=value.taint or self._hangs_on)
         if isinstance(target, ast.Tuple | ast.List):
             parts = value.constant if value.single and isinstance(value.constant, tuple) else None
             fits = parts is not None and len(parts) == len(target.elts)
@@ -326,7 +333,7 @@ class Statements:
         if isinstance(target, ast.Starred):
             return self._store(target.value, unknown(value.taint), frame)
         if isinstance(target, ast.Attribute):
-            if not knowledge.is_closed(target.attr):
+            if not knowledge.is_closed(target.attr) or knowledge.scopes.is_import(frame.path, target):
                 return False
             knowledge.attributes[target.attr] = join(knowledge.attributes.get(target.attr, BOTTOM), value)
             return value.single and knowledge.attribute(target.attr).single

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from harness.facts.python_source.off_path.values import BOTTOM, Value, join, known, unknown
@@ -39,7 +39,7 @@ class SwitchOff:
 
     def get(self, mapping: Value, default: Value) -> Value:
         """`mapping.get(key, default)`."""
-        fallback = default.derive()
+        fallback = replace(default.derive(), switched=True)
         if mapping.mapping == "empty" or not self.is_set:
             return fallback
         return self.value if mapping.mapping == "switches" else join(self.value, fallback)

@@ -21,7 +21,7 @@ class Value:
     derived: bool = False
     """Whether it was worked out, so that it may stand for the expression; not so for a literal."""
     switched: bool = False
-    """Whether it was read off the switch."""
+    """Whether it was read off the switch, or worked out of what was."""
     taint: str = ""
     """Why an unknown value may hang on the switch; empty when it does not."""
     mapping: Mapping = ""
@@ -51,6 +51,13 @@ class Value:
         found = {bool(constant) for _, constant in self.constants}
         return found.pop() if len(found) == 1 else None
 
+    @property
+    def doubt(self) -> str:
+        """Why a condition of this value may hang on the switch; empty when it does not."""
+        if self.taint or self.constants is not None or not self.switched:
+            return self.taint
+        return "what is made of the switch there cannot be told"
+
     def derive(self) -> Value:
         """The same, worked out."""
         return replace(self, derived=True) if self.constants is not None else self
@@ -70,9 +77,15 @@ def known(*constants: Any, derived: bool = False, switched: bool = False) -> Val
     return value if len(pairs) <= _MAX_CONSTANTS else ANYTHING
 
 
-def unknown(taint: str = "") -> Value:
-    """A value that can be anything."""
-    return Value(None, taint=taint)
+def unknown(taint: str = "", *, of: Iterable[Value] = ()) -> Value:
+    """A value that can be anything, worked out of others.
+
+    Where several constants are known of one of them, what is not known is something other than the switch.
+    """
+    operands = tuple(of)
+    taint = taint or next((operand.taint for operand in operands if operand.taint), "")
+    is_switched = any(o.switched and (o.constants is None or o.single) for o in operands)
+    return Value(None, taint=taint, switched=is_switched)
 
 
 def join(left: Value, right: Value) -> Value:
@@ -89,7 +102,7 @@ def join(left: Value, right: Value) -> Value:
     if left.constants is None or right.constants is None:
         one = left if left.constants is not None else right
         guess = "it depends on the switch in one of several ways" if one.switched else ""
-        return unknown(taint or guess)
+        return replace(unknown(taint or guess), switched=switched)
     pairs = tuple(dict.fromkeys(left.constants + right.constants))
     if len(pairs) > _MAX_CONSTANTS:
         return unknown("it depends on the switch in too many ways" if switched else "")
@@ -112,7 +125,7 @@ def combine(function: Callable[..., Any], *operands: Value) -> Value:
     derived = any(operand.derived for operand in operands)
     switched = any(operand.switched for operand in operands)
     if any(operand.constants is None for operand in operands):
-        return unknown(taint)
+        return unknown(of=operands)
     results = []
     for combination in product(*(operand.constants or () for operand in operands)):
         try:

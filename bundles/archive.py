@@ -1,0 +1,118 @@
+"""A bundle as one file: a gzipped tar that is the same for the same bundle, and is unpacked without trust.
+
+What names a bundle are the digests of its files, never those of the archive: another version of zlib may compress
+differently.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase, BytesIO
+from pathlib import Path
+
+from bundles.error import BundleError
+from bundles.files import check_limits, list_files, read_file, unreadable, write_atomic
+from bundles.layout import check_relative_path
+
+SUFFIX = ".tar.gz"
+
+
+def pack(folder: Path, archive: Path) -> None:
+    """Writes every file of `folder` into `archive`: sorted, without times, owners or permissions.
+
+    Raises:
+        BundleError: the folder holds what a bundle may not.
+    """
+    buffer = BytesIO()
+    with (
+        gzip.GzipFile(filename="", mode="wb", fileobj=buffer, mtime=0) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+    ):
+        for path, file in list_files(folder).items():
+            data = read_file(file, path)
+            member = tarfile.TarInfo(path)
+            member.size = len(data)
+            tar.addfile(member, BytesIO(data))
+    write_atomic(archive, buffer.getvalue())
+
+
+@contextmanager
+def opened(bundle: Path) -> Iterator[Path]:
+    """The bundle's folder: `bundle` itself, or a temporary one where `bundle` is an archive.
+
+    Raises:
+        BundleError: the archive is damaged, or holds anything but plain files in their places.
+    """
+    if not bundle.is_file():
+        yield bundle
+        return
+    with tempfile.TemporaryDirectory(prefix="fasttrack-bundle-") as folder:
+        unpack(bundle, Path(folder))
+        yield Path(folder)
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Writes the files of an archive below `folder`.
+
+    Every member is checked before a byte of it is written, and what is unpacked is counted as it comes, so that an
+    archive which claims little and holds much ends at the limit.
+
+    Raises:
+        BundleError: truncated or not a gzipped tar; a link, a device, a path that leaves the folder, a name twice, too
+            many files, or too much data.
+    """
+    try:
+        with gzip.open(archive) as stream, tarfile.open(fileobj=_Counted(stream), mode="r|") as tar:
+            _unpack_members(tar, folder)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        message = f"{archive.name} is damaged or not a gzipped tar: {error}."
+        raise BundleError("bundle-bad-archive", "", message) from error
+    except OSError as error:
+        raise unreadable(archive.name, error) from error
+
+
+class _Counted(BufferedIOBase):
+    """A stream that ends in an error at the limit: a header may claim any size as well."""
+
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        super().__init__()
+        self._stream = stream
+        self._num_bytes = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = self._stream.read(size)
+        self._num_bytes += len(data)
+        check_limits(0, self._num_bytes)
+        return data
+
+
+def _unpack_members(tar: tarfile.TarFile, folder: Path) -> None:
+    seen: set[str] = set()
+    total = 0
+    for member in tar:
+        if not member.isreg():
+            message = f"{member.name!r} is not a plain file."
+            raise BundleError("bundle-link", "", message, "A bundle holds plain files only: pack it again.")
+        path = check_relative_path(member.name)
+        if path in seen:
+            raise BundleError("bundle-bad-archive", path, "the name occurs twice in the archive.")
+        seen.add(path)
+        total += member.size
+        check_limits(len(seen), total)
+        content = tar.extractfile(member)
+        data = b"" if content is None else content.read()
+        if len(data) != member.size:
+            raise BundleError("bundle-bad-archive", path, "the archive ends in the middle of it.")
+        target = folder / path
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(data)
+        except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+            raise BundleError("bundle-bad-archive", path, "it is a file and a folder at once.") from error
+    if not seen:
+        raise BundleError("bundle-bad-archive", "", "the archive holds no file.")

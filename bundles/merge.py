@@ -1,0 +1,108 @@
+"""Joining bundles of one change whose tiers were collected on different machines.
+
+Every tier above `static` comes whole from one bundle: parts of two runs are never mixed within a tier, since the checks
+of a tier join its records with each other. Static evidence is a function of the commits; the first bundle's is taken.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+
+from bundles.contents import Bundle
+from bundles.error import BundleError
+from harness.model.evidence import AnyEvidence, EnvironmentEvidence, GapEvidence, SourceEvidence
+from harness.model.words import Tier
+
+MAX_CHOICES = 64
+"""Ways to take each tier from one bundle that are looked at; more replicates than that serve nobody."""
+
+Choice = Mapping[Tier, int]
+"""By tier: the index of the bundle that supplies it."""
+
+
+def supplied_tiers(bundle: Bundle) -> frozenset[Tier]:
+    """The tiers of which the bundle holds more than the note that they are missing."""
+    missing = {r.tier for r in bundle.records if isinstance(r, GapEvidence) and r.what == f"tier {r.tier}"}
+    return frozenset({r.tier for r in bundle.records} - missing)
+
+
+def list_choices(bundles: Sequence[Bundle]) -> tuple[Choice, ...]:
+    """Every way to take each supplied tier from one bundle; more than one where a tier was collected several times.
+
+    Static evidence is always the first bundle's.
+
+    Raises:
+        BundleError: too many ways.
+    """
+    suppliers: dict[Tier, list[int]] = {Tier.STATIC: [0]}
+    for tier in [tier for tier in Tier if tier is not Tier.STATIC]:
+        found = [index for index, bundle in enumerate(bundles) if tier in supplied_tiers(bundle)]
+        if found:
+            suppliers[tier] = found
+    choices = list(itertools.islice(itertools.product(*suppliers.values()), MAX_CHOICES + 1))
+    if len(choices) > MAX_CHOICES:
+        raise BundleError("merge-too-many", "", f"more than {MAX_CHOICES} ways to combine the bundles.")
+    return tuple(dict(zip(suppliers, choice, strict=True)) for choice in choices)
+
+
+def require_one_question(bundles: Sequence[Bundle]) -> None:
+    """Nothing, when all bundles answer the same question.
+
+    Raises:
+        BundleError: they speak of other commits, another manifest or policy, or were made by another fasttrack.
+    """
+    first = bundles[0]
+    for bundle in bundles[1:]:
+        differing = [
+            what
+            for what, mine, other in (
+                ("head", first.change.head, bundle.change.head),
+                ("merge base", first.change.merge_base, bundle.change.merge_base),
+                ("--paths", first.change.limited_to, bundle.change.limited_to),
+                ("manifest", first.manifest_text, bundle.manifest_text),
+                ("policy", first.policy_text, bundle.policy_text),
+                ("version of fasttrack", first.judgement.harness_version, bundle.judgement.harness_version),
+            )
+            if mine != other
+        ]
+        if differing:
+            message = f"the bundles differ in: {', '.join(differing)}."
+            advice = "Only bundles of the same commits, manifest and policy can be joined."
+            raise BundleError("merge-other-question", "", message, advice)
+
+
+def merged_records(
+    bundles: Sequence[Bundle], choice: Choice, signers: Sequence[Sequence[str]]
+) -> tuple[AnyEvidence, ...]:
+    """The evidence of one choice, and for each bundle a record of what came from it.
+
+    Args:
+        bundles: Bundles of one question, at least one.
+        choice: Which of them supplies each tier.
+        signers: For each bundle the fingerprints of the keys that signed it.
+    """
+    records: list[AnyEvidence] = []
+    for index, bundle in enumerate(bundles):
+        taken = tuple(r for r in bundle.records if _is_taken(r, index, choice))
+        if not taken:
+            continue
+        records += taken
+        records.append(
+            SourceEvidence(
+                tier=Tier.STATIC,
+                recorded_at=max(r.recorded_at for r in taken),
+                content_sha256=bundle.content_sha256,
+                signers=tuple(signers[index]),
+                evidence=tuple(r.id for r in taken),
+            )
+        )
+    return tuple({record.id: record for record in records}.values())
+
+
+def _is_taken(record: AnyEvidence, index: int, choice: Choice) -> bool:
+    if isinstance(record, EnvironmentEvidence):
+        return index == 0 or index in choice.values()
+    if isinstance(record, SourceEvidence):
+        return False
+    return choice.get(record.tier, 0) == index

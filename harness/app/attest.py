@@ -1,0 +1,67 @@
+"""`fasttrack keygen`, `bundle sign`, `bundle pack` and `waive`: what its maker does to evidence that travels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bundles.archive import SUFFIX, pack
+from bundles.attestation import sign_bundle
+from bundles.files import write_atomic
+from bundles.keys import make_private_key, read_private_key, write_key_pair
+from bundles.reader import read_bundle
+from bundles.waiver import Waiver, sign_waiver
+from harness.app.judging import known_checks
+from harness.model.errors import ConfigurationError
+from harness.model.words import ExitCode
+from harness.options import CommandResult, SignOptions, WaiveOptions
+
+
+def keygen(out: Path, passphrase: str) -> CommandResult:
+    """Makes a key pair."""
+    key = make_private_key()
+    public = write_key_pair(out, key, passphrase)
+    lines = [
+        f"private key: {out} (keep it to yourself{'' if passphrase else '; it has no passphrase'})",
+        f"public key:  {public}",
+        f"fingerprint: {key.public.fingerprint}",
+        "A policy that trusts it names its public key under [[trust.keys]].",
+    ]
+    return CommandResult(text="\n".join(lines), exit_code=ExitCode.ADMIT)
+
+
+def sign(options: SignOptions) -> CommandResult:
+    """Signs a bundle that is whole."""
+    key = read_private_key(options.key, options.passphrase)
+    read_bundle(options.bundle)
+    path = sign_bundle(options.bundle, key, options.trust)
+    text = f"signed by {key.public.fingerprint}: {options.bundle / path}"
+    return CommandResult(text=text, exit_code=ExitCode.ADMIT)
+
+
+def pack_bundle(bundle: Path, out: Path | None) -> CommandResult:
+    """Writes a bundle that is whole into one file."""
+    read_bundle(bundle)
+    archive = out or bundle.with_name(bundle.name + SUFFIX)
+    if archive.resolve().is_relative_to(bundle.resolve()):
+        raise ConfigurationError(
+            "out-in-bundle", f"{archive} lies in the bundle.", "Name another file with --out."
+        )
+    pack(bundle, archive)
+    text = f"{archive}: {archive.stat().st_size} bytes"
+    return CommandResult(text=text, exit_code=ExitCode.ADMIT)
+
+
+def waive(options: WaiveOptions) -> CommandResult:
+    """Writes a signed waiver."""
+    if options.check not in known_checks():
+        raise ConfigurationError(
+            "unknown-check", f"There is no check {options.check}.", "docs/checks lists them."
+        )
+    if options.out.exists():
+        raise ConfigurationError("out-exists", f"{options.out} exists.", "Name another file with --out.")
+    key = read_private_key(options.key, options.passphrase)
+    waiver = Waiver(check=options.check, head=options.head, reason=options.reason, until=options.until)
+    write_atomic(options.out, sign_waiver(waiver, key))
+    return CommandResult(
+        text=f"{options.out}: {waiver.check} waived until {waiver.until}", exit_code=ExitCode.ADMIT
+    )

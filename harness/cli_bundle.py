@@ -1,0 +1,136 @@
+"""The commands on finished bundles: sign, verify, pack, show, diff, merge; keys and waivers."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.cli_options import PATH, option, output, output_options, report_output_options
+from harness.model.words import TrustLevel
+from harness.options import CombineOptions, CommandResult, SignOptions, VerifyOptions, WaiveOptions
+
+_key = option(
+    "--key", "The private key, of `fasttrack keygen` or `ssh-keygen -t ed25519`.", type=PATH, required=True
+)
+_passphrase = click.option(
+    "--passphrase",
+    help="Of the private key.  [env: FASTTRACK_KEY_PASSPHRASE]",
+    envvar="FASTTRACK_KEY_PASSPHRASE",
+    default="",
+)
+
+
+@click.group("bundle")
+def bundle_group() -> None:
+    """Verify, sign, pack, compare and join bundles."""
+
+
+@bundle_group.command()
+@click.argument("bundle", type=PATH)
+@click.option(
+    "--key",
+    "keys",
+    help="Public key that must have signed it; repeatable, one suffices.",
+    type=PATH,
+    multiple=True,
+)
+@output_options
+def verify(bundle: Path, keys: tuple[Path, ...], **options: Any) -> CommandResult:
+    """Rebuild findings, verdict and report from the evidence and say what differs."""
+    from harness import app
+
+    return app.verify(VerifyOptions(bundle=bundle, output=output(options), keys=keys))
+
+
+@bundle_group.command()
+@click.argument("bundle", type=PATH)
+@output_options
+def show(bundle: Path, **options: Any) -> CommandResult:
+    """Say what a bundle holds and who signed it."""
+    from harness import app
+
+    return app.show(VerifyOptions(bundle=bundle, output=output(options)))
+
+
+@bundle_group.command()
+@click.argument("bundle", type=PATH)
+@_key
+@_passphrase
+@click.option(
+    "--trust",
+    help="What you sign as; the reader's policy decides what your key is worth.",
+    type=click.Choice([str(TrustLevel.CONTRIBUTOR), str(TrustLevel.MAINTAINER)]),
+    default=str(TrustLevel.CONTRIBUTOR),
+    show_default=True,
+)
+def sign(bundle: Path, key: Path, passphrase: str, trust: str) -> CommandResult:
+    """Sign a bundle: DSSE envelopes of two in-toto statements, beside its files."""
+    from harness import app
+
+    return app.sign(SignOptions(bundle=bundle, key=key, passphrase=passphrase, trust=TrustLevel(trust)))
+
+
+@bundle_group.command()
+@click.argument("bundle", type=PATH)
+@click.option("--out", help="The archive.", type=PATH, show_default="BUNDLE.tar.gz")
+def pack(bundle: Path, out: Path | None) -> CommandResult:
+    """Write a bundle into one file; the other commands take it in place of the folder."""
+    from harness import app
+
+    return app.pack_bundle(bundle, out)
+
+
+@bundle_group.command()
+@click.argument("left", type=PATH)
+@click.argument("right", type=PATH)
+@output_options
+def diff(left: Path, right: Path, **options: Any) -> CommandResult:
+    """Compare two bundles cell by cell: outcomes and numbers. Exit code 1 when any differs."""
+    from harness import app
+
+    return app.diff(CombineOptions(bundles=(left, right), out=None, output=output(options)))
+
+
+@bundle_group.command()
+@click.argument("bundles", type=PATH, nargs=-1, required=True)
+@click.option("--out", help="Folder of the merged bundle.", type=PATH, required=True)
+@report_output_options
+def merge(bundles: tuple[Path, ...], out: Path, **options: Any) -> CommandResult:
+    """Join bundles of one change whose tiers ran on different machines, and judge them together."""
+    from harness import app
+
+    return app.merge(CombineOptions(bundles=bundles, out=out, output=output(options)))
+
+
+@click.command()
+@click.option("--out", help="The private key's file; the public one gets .pub.", type=PATH, required=True)
+@_passphrase
+def keygen(out: Path, passphrase: str) -> CommandResult:
+    """Make an Ed25519 key pair to sign bundles and waivers with."""
+    from harness import app
+
+    return app.keygen(out, passphrase)
+
+
+@click.command()
+@click.argument("check")
+@click.option("--head", help="The commit, 40 hex digits.", required=True)
+@click.option("--reason", help="Why the merge may not wait for it.", required=True)
+@click.option("--until", help="The last day, UTC.", type=click.DateTime(["%Y-%m-%d"]), required=True)
+@click.option("--out", help="The waiver's file.", type=PATH, required=True)
+@_key
+@_passphrase
+def waive(
+    check: str, head: str, reason: str, until: datetime, out: Path, key: Path, passphrase: str
+) -> CommandResult:
+    """Sign that one check need not hold for one commit, until a day; the gate shows it."""
+    from harness import app
+
+    return app.waive(
+        WaiveOptions(
+            check=check, head=head, reason=reason, until=until.date(), out=out, key=key, passphrase=passphrase
+        )
+    )

@@ -1,0 +1,294 @@
+"""Whose word the gate takes: keys that the policy names, replicates that agree, waivers within their bounds."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from bundles.archive import pack
+from bundles.attestation import sign_bundle
+from bundles.keys import PrivateKey, make_private_key
+from bundles.reader import read_bundle
+from bundles.waiver import Waiver, sign_waiver
+from bundles.writer import EvidenceStore, seal
+from harness.app.gate import gate
+from harness.app.judging import decide, render_report
+from harness.app.validate import validate
+from harness.facts.git import Repository
+from harness.model.evidence import GapEvidence
+from harness.model.words import ExitCode, Tier, TrustLevel
+from harness.options import ChangeOptions, CommandResult, GateOptions, OutputOptions, ValidateOptions
+from tests.harness.app.conftest import copy_subject, git
+
+TODAY = datetime.now(UTC).date()
+KEY = make_private_key()
+OTHER = make_private_key()
+
+
+def policy_text(*, trust: str = "", keys: tuple[PrivateKey, ...] = (KEY,), required: str = "") -> str:
+    tables = "".join(
+        f'[[trust.keys]]\nname = "runner {i}"\npublic_key = "{key.public.line}"\nlevel = "maintainer"\n'
+        f'may_waive = ["ISO001"]\n'
+        for i, key in enumerate(keys)
+    )
+    return (
+        f'schema_version = 1\nversion = "t"\n[required]\nstatic = ["ISO001"]\n{required}\n'
+        f"[trust]\n{trust}\n{tables}"
+    )
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A main branch, and a branch `change` that edits one owned file."""
+    repo = copy_subject(tmp_path_factory.mktemp("gate") / "repo")
+    git(repo, "branch", "--force", "main")
+    git(repo, "checkout", "--quiet", "-B", "change")
+    plugin = repo / "specialized_path/plugin.py"
+    plugin.write_text(plugin.read_text() + "\n# edited\n")
+    git(repo, "commit", "--quiet", "--all", "--message", "an honest edit")
+    return repo
+
+
+@pytest.fixture(scope="module")
+def made(repo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A static bundle of the change."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "policy.toml").write_text(policy_text())
+    change = ChangeOptions(repo=repo, base="main", tier=Tier.STATIC, policy=folder / "policy.toml")
+    validate(ValidateOptions(change=change, out=folder / "b", output=OutputOptions(quiet=True)))
+    return folder / "b"
+
+
+@pytest.fixture
+def bundle(made: Path, tmp_path: Path) -> Path:
+    return rebuilt(made, tmp_path / "b")
+
+
+def rebuilt(original: Path, place: Path, **changes: object) -> Path:
+    """The bundle's evidence sealed anew; records get `changes`."""
+    bundle = read_bundle(original)
+    store = EvidenceStore(place)
+    for record in bundle.records:
+        store.add(record.model_copy(update=changes) if changes else record)
+    judgement = decide(bundle.manifest_text, bundle.policy_text, bundle.change, store.records)
+    seal(
+        place,
+        manifest_text=bundle.manifest_text,
+        policy_text=bundle.policy_text,
+        judgement=judgement,
+        render_report=render_report,
+    )
+    return place
+
+
+def at_gate(
+    repo: Path, *bundles: Path, policy: str, waivers: tuple[Path, ...] = (), form: str = "text"
+) -> CommandResult:
+    file = bundles[0].parent / "gate-policy.toml"
+    file.write_text(policy)
+    return gate(
+        GateOptions(
+            bundles=bundles,
+            repo=repo,
+            base="main",
+            head="change",
+            policy=file,
+            output=OutputOptions(format=form),  # type: ignore[arg-type]
+            waivers=waivers,
+        )
+    )
+
+
+MAINTAINED = 'required = { static = "maintainer" }'
+REPLICATED = 'required = { static = "replicated" }'
+
+
+def test_unsigned_evidence_is_enough_where_the_policy_asks_for_no_more(repo: Path, bundle: Path) -> None:
+    assert at_gate(repo, bundle, policy=policy_text()).exit_code is ExitCode.ADMIT
+
+
+def test_unsigned_evidence_is_too_little_where_a_maintainers_is_asked_for(repo: Path, bundle: Path) -> None:
+    result = at_gate(repo, bundle, policy=policy_text(trust=MAINTAINED))
+    assert result.exit_code is ExitCode.UNDECIDED and "asks for maintainer evidence" in result.text
+
+
+def test_the_signature_of_a_key_of_the_policy_is_enough(repo: Path, bundle: Path) -> None:
+    sign_bundle(bundle, KEY, TrustLevel.CONTRIBUTOR)
+    assert at_gate(repo, bundle, policy=policy_text(trust=MAINTAINED)).exit_code is ExitCode.ADMIT
+
+
+def test_a_signer_who_calls_himself_maintainer_is_none(repo: Path, bundle: Path) -> None:
+    sign_bundle(bundle, OTHER, TrustLevel.MAINTAINER)
+    assert at_gate(repo, bundle, policy=policy_text(trust=MAINTAINED)).exit_code is ExitCode.UNDECIDED
+
+
+def test_no_single_signature_makes_evidence_replicated(repo: Path, bundle: Path) -> None:
+    sign_bundle(bundle, KEY, TrustLevel.MAINTAINER)
+    assert at_gate(repo, bundle, policy=policy_text(trust=REPLICATED)).exit_code is ExitCode.UNDECIDED
+
+
+def test_an_archive_is_taken_like_its_folder(repo: Path, bundle: Path) -> None:
+    sign_bundle(bundle, KEY, TrustLevel.MAINTAINER)
+    pack(bundle, bundle.parent / "b.tar.gz")
+    policy = policy_text(trust=MAINTAINED)
+    assert at_gate(repo, bundle.parent / "b.tar.gz", policy=policy).exit_code is ExitCode.ADMIT
+
+
+def test_a_damaged_archive_leaves_nothing_to_decide_on(repo: Path, bundle: Path) -> None:
+    (bundle.parent / "b.tar.gz").write_bytes(b"\x1f\x8b not an archive")
+    result = at_gate(repo, bundle.parent / "b.tar.gz", policy=policy_text())
+    assert result.exit_code is ExitCode.HARNESS and "bundle-bad-archive" in result.text
+
+
+@pytest.mark.parametrize(
+    ("time", "code"),
+    [
+        (datetime.now(UTC) - timedelta(days=5), ExitCode.HARNESS),
+        (datetime.now(UTC) - timedelta(days=1), ExitCode.ADMIT),
+        (datetime.now(UTC) + timedelta(days=30), ExitCode.HARNESS),
+    ],
+)
+def test_evidence_from_long_ago_or_from_the_future_is_refused(
+    repo: Path, bundle: Path, tmp_path: Path, time: datetime, code: ExitCode
+) -> None:
+    dated = rebuilt(bundle, tmp_path / "dated", recorded_at=time.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    assert at_gate(repo, dated, policy=policy_text(trust="max_age_days = 3")).exit_code is code
+
+
+def test_evidence_without_a_readable_time_is_refused(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    dated = rebuilt(bundle, tmp_path / "dated", recorded_at="yesterday")
+    assert at_gate(repo, dated, policy=policy_text(trust="max_age_days = 3")).exit_code is ExitCode.HARNESS
+
+
+GPU_REQUIRED = 'gpu = ["PERF002"]'
+
+
+def test_a_check_that_did_not_run_keeps_the_gate_shut_until_it_is_waived(
+    repo: Path, bundle: Path, tmp_path: Path
+) -> None:
+    policy = (
+        policy_text(required=GPU_REQUIRED)
+        .replace('["ISO001"]\n', '["PERF002"]\n')
+        .replace('static = ["PERF002"]', 'static = ["ISO001"]')
+    )
+    assert at_gate(repo, bundle, policy=policy).exit_code is ExitCode.UNDECIDED
+    waiver = write_waiver(tmp_path, repo, check="PERF002")
+    result = at_gate(repo, bundle, policy=policy, waivers=(waiver,))
+    assert result.exit_code is ExitCode.ADMIT
+    assert "WAIVED: PERF002, by runner 0" in result.text and "no GPU this week" in result.text
+
+
+def write_waiver(
+    place: Path,
+    repo: Path,
+    *,
+    check: str = "ISO001",
+    days: int = 3,
+    key: PrivateKey = KEY,
+    head: str = "",
+) -> Path:
+    waiver = Waiver(
+        check=check,
+        head=head or Repository(repo).change("main", "change", ())[0].head,
+        reason="no GPU this week",
+        until=TODAY + timedelta(days=days),
+    )
+    file = place / "w.jsonl"
+    file.write_bytes(sign_waiver(waiver, key))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"key": OTHER}, "does not know the key"),
+        ({"check": "ISO004"}, "may not waive"),
+        ({"head": "0" * 40}, "given for 000000000000"),
+        ({"days": -1}, "it ended on"),
+        ({"days": 30}, "more than 14 days ahead"),
+        ({}, "not required, or holds without it"),
+    ],
+)
+def test_a_waiver_outside_its_bounds_is_refused_and_shown(
+    repo: Path, bundle: Path, tmp_path: Path, options: dict[str, object], reason: str
+) -> None:
+    waiver = write_waiver(tmp_path, repo, **options)  # type: ignore[arg-type]
+    result = at_gate(repo, bundle, policy=policy_text(), waivers=(waiver,))
+    assert "waiver refused" in result.text and reason in result.text
+
+
+def test_an_altered_waiver_leaves_nothing_to_decide_on(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    waiver = write_waiver(tmp_path, repo)
+    waiver.write_bytes(waiver.read_bytes().replace(b'"sig":"', b'"sig":"A', 1))
+    result = at_gate(repo, bundle, policy=policy_text(), waivers=(waiver,))
+    assert result.exit_code is ExitCode.HARNESS and "w.jsonl" in result.text
+
+
+def test_a_signed_bundle_is_no_waiver(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    path = sign_bundle(bundle, KEY, TrustLevel.MAINTAINER)
+    (tmp_path / "w.jsonl").write_bytes((bundle / path).read_bytes().splitlines()[0])
+    result = at_gate(repo, bundle, policy=policy_text(), waivers=(tmp_path / "w.jsonl",))
+    assert result.exit_code is ExitCode.HARNESS and "no waiver" in result.text
+
+
+def test_the_gates_json_holds_the_waivers(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    waiver = write_waiver(tmp_path, repo)
+    result = at_gate(repo, bundle, policy=policy_text(), waivers=(waiver,), form="json")
+    assert json.loads(result.text)["waivers"][0]["check"] == "ISO001"
+
+
+def with_gpu_tier(original: Path, place: Path, reason: str) -> Path:
+    """The bundle as a GPU machine would hand it over: no note that the tier is missing, a gap within it instead."""
+    bundle = read_bundle(original)
+    store = EvidenceStore(place)
+    for record in bundle.records:
+        if not isinstance(record, GapEvidence):
+            store.add(record)
+    store.add(
+        GapEvidence(
+            tier=Tier.GPU,
+            recorded_at=bundle.records[0].recorded_at,
+            what="suite greedy",
+            broke=False,
+            reason=reason,
+        )
+    )
+    judgement = decide(bundle.manifest_text, bundle.policy_text, bundle.change, store.records)
+    seal(
+        place,
+        manifest_text=bundle.manifest_text,
+        policy_text=bundle.policy_text,
+        judgement=judgement,
+        render_report=render_report,
+    )
+    return place
+
+
+GPU_REPLICATED = 'required = { gpu = "replicated" }'
+
+
+@pytest.mark.parametrize(
+    ("keys", "reached"),
+    [((KEY, OTHER), True), ((KEY, KEY), False), ((KEY, None), False)],
+)
+def test_evidence_is_replicated_when_two_known_keys_collected_it_each_for_itself(
+    repo: Path, bundle: Path, tmp_path: Path, keys: tuple[PrivateKey | None, ...], reached: bool
+) -> None:
+    parts = [with_gpu_tier(bundle, tmp_path / f"gpu{i}", f"run {i}") for i in range(2)]
+    for part, key in zip(parts, keys, strict=True):
+        if key is not None:
+            sign_bundle(part, key, TrustLevel.MAINTAINER)
+    policy = policy_text(trust=GPU_REPLICATED, keys=(KEY, OTHER))
+    result = at_gate(repo, bundle, *parts, policy=policy)
+    assert ("asks for replicated evidence" not in result.text) is reached
+
+
+def test_the_same_bundle_twice_is_no_replicate(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    parts = [with_gpu_tier(bundle, tmp_path / f"gpu{i}", "one run") for i in range(2)]
+    for part, key in zip(parts, (KEY, OTHER), strict=True):
+        sign_bundle(part, key, TrustLevel.MAINTAINER)
+    policy = policy_text(trust=GPU_REPLICATED, keys=(KEY, OTHER))
+    assert "asks for replicated evidence" in at_gate(repo, bundle, *parts, policy=policy).text
