@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.app.reaching import StaticQuestion
 from harness.app.recorder import Recorder, utc_now
 from harness.audit.collect import EntryAudit, audit_entries
 from harness.audit.entries import Toolbox
@@ -17,8 +18,11 @@ from harness.audit.sources import lint_files, source_name
 from harness.audit.toolchain.compiler import CompileRequest
 from harness.engine.arm_spec import PASSED_ON
 from harness.facts.git import Repository
-from harness.model.evidence import WaitSourceEvidence
+from harness.facts.kernel_sources.read import find_kernel_sources
+from harness.facts.python_source.tree import SourceTree
+from harness.model.evidence import KernelSourcesEvidence, WaitSourceEvidence
 from harness.model.kernels import KernelsSection
+from harness.model.paths import PathClass
 from harness.model.words import Tier
 
 COMPILE_TIMEOUT_S = 1200.0
@@ -39,6 +43,28 @@ class KernelRun:
     python: Path
     """The interpreter that has the DSL."""
     quiet: bool
+
+
+def collect_kernel_sources(question: StaticQuestion) -> KernelSourcesEvidence:
+    """Which files of the change hold kernels, whatever its manifest says of them; reads git's objects only."""
+    repository, head, rules = question.repository, question.change.head, question.rules
+    changed = {f.path for f in question.changed.files}
+
+    def is_concerned(path: str) -> bool:
+        kind = rules.classify(path).path_class
+        return kind is PathClass.OWNED or (path in changed and kind not in (PathClass.TEST, PathClass.DOCS))
+
+    files = repository.contents(head, is_concerned)
+    python = repository.contents(head, lambda path: path.endswith(".py"))
+    found, unreadable = find_kernel_sources(files, SourceTree(python))
+    return KernelSourcesEvidence(
+        tier=Tier.STATIC,
+        recorded_at=utc_now(),
+        commit=head,
+        num_files=len(files),
+        files=found,
+        unreadable=unreadable,
+    )
 
 
 def collect_kernels(run: KernelRun, recorder: Recorder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,8 +12,8 @@ from harness.audit.expressions import Expressions
 from harness.audit.facts import Facts, Knowledge
 from harness.audit.forms import SourceKind
 from harness.audit.model import Model
-from harness.audit.program import BarrierAction, BarrierScope, Instruction, Mbarrier, Op
-from harness.audit.threads import ThreadClass
+from harness.audit.program import BarrierAction, BarrierScope, Instruction, Level, Mbarrier, Op
+from harness.audit.threads import WARP, ThreadClass
 from harness.audit.values import Origin, Values
 from harness.audit.walk import EXIT, Mark, Walker
 from harness.audit.witness import contradiction, way_of
@@ -95,7 +96,12 @@ class Barriers:
     def count_of(self, instruction: Instruction) -> int | None:
         """The constant count or mask of a barrier, or of an mbarrier operation; None when it has or needs none."""
         source = instruction.barrier or instruction.mbarrier
-        return None if source is None else self._model.expressions.constant(instruction.index, source.count)
+        if source is None:
+            return None
+        found = self._model.expressions.constant(instruction.index, source.count)
+        # A register that is 0 counts the whole CTA in machine code.
+        is_open = found == 0 and source is instruction.barrier and self._model.kernel.level is Level.SASS
+        return None if is_open else found
 
     @cached_property
     def tests(self) -> tuple[Instruction, ...]:
@@ -126,13 +132,13 @@ class Barriers:
         themselves are told apart."""
         if self._model.threads.count is None:
             return None
-        total = 0
+        chosen = []
         for threads, reached in self._reached.items():
             if reached is None:
                 return None
             if reached & instructions and not (is_precise and self._never_runs(threads, instructions)):
-                total += threads.size
-        return total
+                chosen.append(threads)
+        return self._count(chosen, is_least=False)
 
     def _never_runs(self, threads: ThreadClass, instructions: set[int]) -> bool:
         """Whether every way of a class to `instructions` contradicts itself."""
@@ -156,7 +162,7 @@ class Barriers:
     def surely_arriving(self, instructions: set[int]) -> int:
         """Threads that cannot reach the kernel's end without running one of `instructions`."""
         model = self._model
-        total = 0
+        chosen = []
         for threads, reached in self._reached.items():
             if reached is None or not reached & instructions:
                 continue
@@ -164,12 +170,34 @@ class Barriers:
             policy = _Everywhere(frozenset(), frozenset(instructions))
             walk = Walker(model.graph, model.expressions, knowledge, policy).walk(())
             if walk.is_complete and EXIT not in walk.arrivals:
-                total += threads.size
+                chosen.append(threads)
+        return self._count(chosen, is_least=True)
+
+    def _count(self, classes: list[ThreadClass], *, is_least: bool) -> int:
+        """Threads of some classes: at most, or at least, where a warp's elected lane may be in one class or another."""
+        num_places = len(self._model.threads.places)
+        lanes = Counter((t // WARP, c.is_elected) for c in classes for t in c.threads)
+        total = 0
+        for (warp, is_elected), count in lanes.items():
+            is_whole = count == min(WARP, num_places - warp * WARP)
+            if is_elected is None:
+                total += count
+            elif is_elected:
+                total += int(is_whole or not is_least)
+            else:
+                total += count - int(is_whole or is_least)
         return total
+
+    def is_relaxed(self, key: BarrierKey) -> bool:
+        """Whether some use of the barrier orders no memory."""
+        users = (i.barrier for i in self.instructions if self.key_of(i) == key)
+        return any(barrier is not None and barrier.is_relaxed for barrier in users)
 
     def is_full(self, key: BarrierKey) -> bool:
         """Whether each round of the barrier gathers all threads that use it."""
         users = [i for i in self.instructions if self.key_of(i) == key]
+        if self.is_relaxed(key):
+            return False
         if key.scope is BarrierScope.CLUSTER:
             return True
         if key.number is None:

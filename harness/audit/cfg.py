@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from harness.audit.program import Instruction, Kernel, Kind
 
@@ -58,19 +59,17 @@ class Graph:
         self.predecessors = [tuple(p) for p in predecessors]
         forward = [tuple(e.target for e in b.edges) for b in self.blocks]
         self.dominators = _immediate_dominators(self.predecessors, self.order)
+        self._spans = _spans(self.dominators, self.order)
         self._joins = _joins(forward, self.predecessors)
         self._between: dict[int, frozenset[int] | None] = {}
         self.loops = self._find_loops()
 
     def dominates(self, first: int, second: int) -> bool:
         """Whether every way from the entry to block `second` goes through block `first`."""
-        at: int | None = second
-        while at is not None:
-            if at == first:
-                return True
-            parent = self.dominators.get(at)
-            at = None if parent == at else parent
-        return False
+        if first == second:
+            return True
+        outer, inner = self._spans.get(first), self._spans.get(second)
+        return outer is not None and inner is not None and outer[0] <= inner[0] and inner[1] <= outer[1]
 
     def between(self, block: int) -> frozenset[int] | None:
         """Blocks on the ways from a branching block to where all its ways meet; None when they never do."""
@@ -78,9 +77,17 @@ class Graph:
             self._between[block] = self._find_between(block)
         return self._between[block]
 
-    def join_of(self, block: int) -> int | None:
-        """Where all ways from a block meet again; None when they never do."""
-        return self._joins.get(block)
+    @cached_property
+    def meetings(self) -> tuple[tuple[int, int, frozenset[int]], ...]:
+        """Branching blocks of which all ways meet again, with where they do and the blocks on the ways to it."""
+        branching = [b.index for b in self.blocks if len(b.edges) > 1]
+        found = [(b, self._joins[b], self.between(b)) for b in branching if b in self._joins]
+        return tuple((block, join, between) for block, join, between in found if between is not None)
+
+    @cached_property
+    def ends(self) -> frozenset[int]:
+        """The last instruction of every block."""
+        return frozenset(b.end - 1 for b in self.blocks if b.end > b.start)
 
     def _find_between(self, block: int) -> frozenset[int] | None:
         join = self._joins.get(block)
@@ -198,6 +205,25 @@ def _immediate_dominators(predecessors: Sequence[tuple[int, ...]], order: list[i
                 found[block] = best
                 changed = True
     return found
+
+
+def _spans(dominators: dict[int, int], order: list[int]) -> dict[int, tuple[int, int]]:
+    """Places of each block in the dominator tree, walked depth first: first and last of what it dominates."""
+    children: dict[int, list[int]] = {}
+    for block in order[1:]:
+        children.setdefault(dominators[block], []).append(block)
+    first: dict[int, int] = {}
+    spans: dict[int, tuple[int, int]] = {}
+    stack = order[:1]
+    while stack:
+        block = stack[-1]
+        if block not in first:
+            first[block] = len(first)
+            stack += children.get(block, ())
+        else:
+            spans.setdefault(block, (first[block], len(first) - 1))
+            stack.pop()
+    return spans
 
 
 def _meet(found: dict[int, int], position: dict[int, int], first: int, second: int) -> int:

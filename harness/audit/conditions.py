@@ -9,8 +9,9 @@ and looked at the used value saw the same data as the use.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import cached_property
+from typing import NamedTuple
 
 from harness.audit.cfg import Edge
 from harness.audit.expressions import FALSE, TRUE, Literal
@@ -28,10 +29,11 @@ Guards = frozenset[tuple[int, bool]]
 """Guards of predicated instructions that are taken to be so: expression and truth."""
 NO_LOOK: Looked = frozenset()
 NO_GUARDS: Guards = frozenset()
+_Question = tuple[int, Part, bool | None, bool, bool]
+"""What is looked at: an expression or a value, or a part of it, its truth, any side, and whether it is a value."""
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """A predicate that holds, or does not."""
 
     number: int
@@ -39,6 +41,11 @@ class Condition:
     truth: bool
     is_ready: bool = True
     """Not so where it only says that a poll has to be made again."""
+
+
+def _among(guards: Guards, numbers: set[int]) -> Guards:
+    """Guards by those expressions."""
+    return guards if not guards else frozenset(g for g in guards if g[0] in numbers)
 
 
 TRANSPARENT = (Op.MOVE, Op.PART, Op.PACK)
@@ -70,8 +77,12 @@ class Conditions:
         self._values = model.values
         self._expressions = model.expressions
         self._of_block: dict[int, tuple[Condition, ...]] = {}
-        self._looked: dict[tuple[int, bool | None, Guards, bool], Looked] = {}
-        self._looked_values: dict[tuple[int, Part, bool | None, Guards, bool], Looked] = {}
+        self._looked: dict[tuple[_Question, Guards], Looked] = {}
+        """By what was asked, and those of the guards that made a difference."""
+        self._deciding: dict[_Question, set[int]] = {}
+        self._decided: set[int] = set()
+        """Guards that made a difference to what is being looked at."""
+        self._open: set[_Question] = set()
 
     def of_block(self, block: int) -> tuple[Condition, ...]:
         """What holds whenever the block runs, by its dominating edges."""
@@ -147,11 +158,25 @@ class Conditions:
         """Values that an expression was computed from, `truth` being its outcome where it is a predicate."""
         if depth > MAX_DEPTH:
             return NO_LOOK
-        key = (number, truth, guards, any_side)
-        found = self._looked.get(key)
-        if found is None:
-            self._looked[key] = NO_LOOK  # while a cycle is being looked at
-            found = self._looked[key] = self._look(number, truth, guards, any_side, depth + 1)
+        asked = (number, None, truth, any_side, False)
+        return self._known(asked, guards, lambda: self._look(number, truth, guards, any_side, depth + 1))
+
+    def _known(self, asked: _Question, guards: Guards, look: Callable[[], Looked]) -> Looked:
+        """What `look` gives: once for all guards that agree where it makes a difference; nothing inside a cycle."""
+        if asked in self._open:
+            return NO_LOOK
+        deciding = self._deciding.get(asked)
+        found = None if deciding is None else self._looked.get((asked, _among(guards, deciding)))
+        if deciding is None or found is None:
+            outer, self._decided = self._decided, set()
+            self._open.add(asked)
+            found = look()
+            self._open.discard(asked)
+            deciding = self._deciding.setdefault(asked, set())
+            deciding |= self._decided
+            self._looked[asked, _among(guards, deciding)] = found
+            self._decided = outer
+        self._decided |= deciding
         return found
 
     def _look(self, number: int, truth: bool | None, guards: Guards, any_side: bool, depth: int) -> Looked:
@@ -175,13 +200,10 @@ class Conditions:
         if depth > MAX_DEPTH:
             return NO_LOOK
         value = self._values.find(value)
-        key = (value, part, truth, guards, any_side)
-        found = self._looked_values.get(key)
-        if found is None:
-            self._looked_values[key] = NO_LOOK  # while a cycle is being looked at
-            found = self._look_value(value, part, truth, guards, any_side, depth + 1)
-            self._looked_values[key] = found
-        return found
+        asked = (value, part, truth, any_side, True)
+        return self._known(
+            asked, guards, lambda: self._look_value(value, part, truth, guards, any_side, depth + 1)
+        )
 
     def _look_value(
         self, value: int, part: Part, truth: bool | None, guards: Guards, any_side: bool, depth: int
@@ -236,6 +258,7 @@ class Conditions:
         if guard is None:
             return [(position, (), guards) for position in range(len(node.parts))]
         number, runs = guard
+        self._decided.add(number)
         return [
             (position, self.split(number, truth), guards | {(number, truth)})
             for position, truth in ((0, runs), (1, not runs))

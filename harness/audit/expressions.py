@@ -7,7 +7,7 @@ numbers into one table, so that equal ones compare fast.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from harness.audit.integers import (
     Interval,
@@ -37,8 +37,7 @@ TRUE: Ranges = ((1, 1),)
 FALSE: Ranges = ((0, 0),)
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(NamedTuple):
     """One entry of the table."""
 
     op: Op | None

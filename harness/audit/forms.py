@@ -7,8 +7,8 @@ coefficients plus a constant. Sums keep `p + (q - p) = q`, which compilers make 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from harness.audit.program import Space
 
@@ -35,8 +35,7 @@ class SourceKind(Enum):
     """A base that the text does not explain, such as the stack pointer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(NamedTuple):
     """One thing that an address can start from."""
 
     kind: SourceKind
@@ -63,8 +62,7 @@ class Source:
         return self.name if self.offset is not None else f"{self.name}+?"
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(NamedTuple):
     """A sum: sources with their coefficients, and a constant (None when it is not known)."""
 
     terms: frozenset[tuple[Source, int]]

@@ -103,6 +103,8 @@ class Ordering:
         barrier, key = instruction.barrier, self._barriers.key_of(instruction)
         if barrier is None or key is None or barrier.action is BarrierAction.ARRIVE:
             return Order.NONE
+        if self._barriers.is_relaxed(key):
+            return Order.NONE
         if key not in self.keys:
             return Order.POSSIBLE
         place = 2 * self.keys.index(key)
@@ -175,7 +177,7 @@ class Ordering:
     def testing(self, instruction: Instruction, knowledge: Knowledge, facts: Facts) -> Order:
         """What a successful mbarrier test says: all its arrivals came after waits, if all arrivals do."""
         mbarrier = instruction.mbarrier
-        if mbarrier is None:
+        if mbarrier is None or mbarrier.is_relaxed:
             return Order.NONE
         if mbarrier.parity is None:
             return Order.POSSIBLE
@@ -188,10 +190,11 @@ class Ordering:
         mine = self._barriers.span_of(instruction)
         others = ((i, self._barriers.span_of(i)) for i, _ in self._barriers.arrivals)
         arrivals = [i for i, span in others if mine is None or span is None or mine.may_meet(span)]
-        unwaited = [i for i in arrivals if i.index in self.unwaited_arrivals]
-        if not unwaited:
+        relaxed = {i.index for i in arrivals if i.mbarrier is not None and i.mbarrier.is_relaxed}
+        if not any(i.index in self.unwaited_arrivals | relaxed for i in arrivals):
             return Order.PROVEN if arrivals else Order.NONE
-        return Order.NONE if all(i.index in self.surely_unwaited for i in arrivals) else Order.POSSIBLE
+        is_sure = all(i.index in self.surely_unwaited | relaxed for i in arrivals)
+        return Order.NONE if is_sure else Order.POSSIBLE
 
 
 def _warps(threads: ThreadClass) -> frozenset[int]:

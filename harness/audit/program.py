@@ -288,6 +288,8 @@ class Barrier:
     id: Operand = Immediate(0)
     count: Operand | None = None
     """Threads that the barrier waits for; None means all of the scope. For a warp barrier: the member mask."""
+    is_relaxed: bool = False
+    """It orders no memory: who passes it may still see, or have read, what was there before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +306,8 @@ class Mbarrier:
     """The object belongs to, or may belong to, another CTA of the cluster."""
     is_asynchronous: bool = False
     """The arrival happens when earlier asynchronous work completes (`cp.async.mbarrier.arrive`, `tcgen05.commit`)."""
+    is_relaxed: bool = False
+    """It orders no memory: who passes it may still see, or have read, what was there before."""
 
 
 @dataclass(frozen=True, slots=True)

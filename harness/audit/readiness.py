@@ -7,9 +7,10 @@ made again when its data was not ready is one more alternative: each must be tes
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 from harness.audit.conditions import NO_GUARDS, Condition, Conditions, Guards, Looked, Part
 from harness.audit.contents import Content, Contents
@@ -47,8 +48,7 @@ class Use:
     """Another element of the same read was tested."""
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
+class _State(NamedTuple):
     """A value on its way back from an effect."""
 
     value: int
@@ -198,7 +198,7 @@ class Readiness:
             looked |= self._conditions.looked_at(conditions, guards)
             for value, taken in state.path:
                 looked |= self._through(looked, self._values.node(value), taken, guards)
-            found.append(replace(state, looked=looked, conditions=known, guards=guards))
+            found.append(state._replace(looked=looked, conditions=known, guards=guards))
         return found
 
     def _verdict(self, instruction: Instruction, state: _State, element: Element) -> Untested:

@@ -32,14 +32,6 @@ class ThreadClass:
     """Every CTA surely has a thread of this class."""
 
     @property
-    def size(self) -> int:
-        """Threads of the class in a CTA that has all of them."""
-        if self.is_elected is None:
-            return len(self.threads)
-        num_elected = len({t // WARP for t in self.threads})
-        return num_elected if self.is_elected else len(self.threads) - num_elected
-
-    @property
     def label(self) -> str:
         """The class in words."""
         ranges: list[list[int]] = []

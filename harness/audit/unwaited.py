@@ -147,7 +147,11 @@ class Unwaited:
     def _arrivals(self, ordering: Ordering, *, strict: bool) -> frozenset[int]:
         """Arrivals at mbarriers that some class reaches before any order."""
         found: set[int] = set()
+        places = frozenset(i.index for i, _ in self._barriers.arrivals)
         for threads in self.classes:
+            census = ordering.censuses[threads]
+            if census.is_complete and not census.reached & places:
+                continue
             walk, _ = self.walk(threads, self._tracked, ordering, strict=strict, sees_arrivals=True)
             if not walk.is_complete:
                 return frozenset() if strict else ordering.unwaited_arrivals

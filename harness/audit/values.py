@@ -7,8 +7,8 @@ node says where it comes from. A definition under a predicate merges the new val
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from harness.audit.cfg import Graph
 from harness.audit.program import Assign, Immediate, Op, Operand, Register
@@ -26,8 +26,7 @@ class Origin(Enum):
     """Ways meet: one value for each way in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """One value."""
 
     origin: Origin

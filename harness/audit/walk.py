@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from harness.audit.cfg import Edge, Graph
 from harness.audit.expressions import Expressions
@@ -22,16 +22,14 @@ EXIT = -1
 Mark = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """A guarded instruction on a way: whether it ran (a branch: was taken)."""
 
     instruction: int
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """Being at the start of a block."""
 
     block: int
@@ -42,8 +40,7 @@ class State:
     """Made in the parent's block."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(NamedTuple):
     """Reaching an instruction, or the end, for the first time."""
 
     state: int
@@ -98,8 +95,7 @@ class Walk:
         return way[::-1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Variant:
+class _Variant(NamedTuple):
     facts: Facts
     mark: Mark
     choices: tuple[Choice, ...]
@@ -117,8 +113,7 @@ class Walker:
         self._walk = Walk()
         self._seen: dict[tuple[int, Mark], list[Facts]] = {}
         self._queue: deque[int] = deque()
-        ends = {b.end - 1 for b in graph.blocks if b.end > b.start}
-        stops = sorted(policy.events | knowledge.places() | ends)
+        stops = sorted(policy.events | knowledge.places() | graph.ends)
         self._stops: dict[int, list[int]] = {}
         for index in stops:
             self._stops.setdefault(graph.block_of[index], []).append(index)
@@ -133,15 +128,11 @@ class Walker:
         eventful = {self._graph.block_of[i] for i in self._policy.events | self._knowledge.places()}
         merging = self._knowledge.merging_blocks()
         eventful |= merging
-        found: dict[int, int] = {}
-        for block in self._graph.blocks:
-            join = self._graph.join_of(block.index)
-            if len(block.edges) < 2 or join is None or join in merging:
-                continue
-            between = self._graph.between(block.index)
-            if between is not None and eventful.isdisjoint(between):
-                found[block.index] = join
-        return found
+        return {
+            block: join
+            for block, join, between in self._graph.meetings
+            if join not in merging and eventful.isdisjoint(between)
+        }
 
     def walk(self, start: Mark) -> Walk:
         """Everything that is reached from the entry."""

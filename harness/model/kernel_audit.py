@@ -93,3 +93,13 @@ class WaitStatement(Record):
     text: str
     decision: Decision
     reason: str
+
+
+class KernelSource(Record):
+    """A file of the change that holds kernels, or makes some when it is imported."""
+
+    path: str
+    form: str
+    """What they are written in: "CuTe DSL", "Triton", "CUDA C++", "PTX", ..."""
+    lines: tuple[int, ...] = ()
+    """Of a Python file: where it makes them."""

@@ -45,6 +45,14 @@ def translate_arithmetic(draft: Draft) -> None:
             op, args = Op.OPAQUE, args  # a second result is another value
 
 
+def together(draft: Draft, words: list[str], own: tuple[Operand, ...]) -> tuple[Op, tuple[Operand, ...]]:
+    """A predicate over threads: of one thread's own it says as much as a conjunction or disjunction with others'."""
+    others = draft.compute(Op.OPAQUE, (), bits=1)
+    if "uni" in words:
+        return Op.MOVE, (others,)
+    return Op.AND if {"all", "and"} & set(words) else Op.OR, (*own, others)
+
+
 def _operation(
     draft: Draft, root: str, words: list[str], args: tuple[Operand, ...], is_integer: bool
 ) -> tuple[Op, tuple[Operand, ...]]:
@@ -59,6 +67,8 @@ def _operation(
         if len(args) != (2 if root == "mul" else 3):
             raise NotUnderstood("too few operands")
         return (Op.MUL if root == "mul" else Op.MAD), args
+    if root == "vote" and not {"any", "all", "uni"}.isdisjoint(words):
+        return together(draft, words, args[:1])
     if root == "selp" and len(args) == 3:
         return Op.SELECT, args
     if root == "mapa" and args:

@@ -31,20 +31,23 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
 def _parse_operand(tokens: list[Token]) -> Term:
     if len(tokens) > 1 and tokens[-1].text == ".unified":
         tokens = tokens[:-1]
-    garbled = Garbled(" ".join(t.text for t in tokens))
+    return _parse_term(tokens) or Garbled(" ".join(t.text for t in tokens))
+
+
+def _parse_term(tokens: list[Token]) -> Term | None:
     if not tokens:
-        return garbled
+        return None
     head = tokens[0].text
     if head in _OPEN and tokens[-1].text == _OPEN[head] and len(tokens) >= 2:
         inside = tokens[1:-1]
         if head == "[":
-            return _parse_memory(inside) or garbled
+            return _parse_memory(inside)
         items = parse_operands(inside)
         return Vector(items) if head == "{" else Arguments(items)
     if any(t.text == "|" for t in tokens):
         cut = next(i for i, t in enumerate(tokens) if t.text == "|")
         return Pair(_parse_operand(tokens[:cut]), _parse_operand(tokens[cut + 1 :]))
-    return _parse_simple(tokens) or garbled
+    return _parse_simple(tokens)
 
 
 def _parse_simple(tokens: list[Token]) -> Term | None:

@@ -12,6 +12,7 @@ from harness.audit.program import (
     Op,
     Operand,
 )
+from harness.audit.ptx.arithmetic import together
 from harness.audit.ptx.draft import Draft, NotUnderstood
 from harness.audit.ptx.syntax import Memory, Name
 
@@ -84,7 +85,7 @@ def _translate_barrier(draft: Draft) -> None:
         )
         if action is None:
             raise NotUnderstood("an unknown cluster barrier")
-        draft.barrier = Barrier(scope=BarrierScope.CLUSTER, action=action)
+        draft.barrier = Barrier(scope=BarrierScope.CLUSTER, action=action, is_relaxed="relaxed" in words)
     elif "warp" in words:
         draft.barrier = Barrier(
             scope=BarrierScope.WARP, action=BarrierAction.SYNC, count=draft.source(draft.operand(0))
@@ -98,7 +99,7 @@ def _translate_barrier(draft: Draft) -> None:
         targets = draft.targets(draft.operand(0))
         args = draft.sources(operands[1:])
         for target in targets:
-            draft.assign(target, Op.OPAQUE, args)
+            draft.assign(target, *together(draft, words, args[-1:]), bits=1)
         draft.barrier = _cta_barrier(True, args[:-1])
     else:
         raise NotUnderstood("an unknown barrier")
@@ -150,7 +151,10 @@ def _translate_test(draft: Draft, has_parity: bool) -> None:
     if not args:
         raise NotUnderstood("an mbarrier test without its phase")
     draft.mbarrier = Mbarrier(
-        action=BarrierAction.TEST, address=address, parity=args[0] if has_parity else None
+        action=BarrierAction.TEST,
+        address=address,
+        parity=args[0] if has_parity else None,
+        is_relaxed="relaxed" in draft.words,
     )
     for target in targets:
         draft.assign(target, Op.OPAQUE, ())
@@ -173,6 +177,7 @@ def _translate_arrive(draft: Draft, expects_bytes: bool) -> None:
         address=address,
         count=count,
         is_remote="shared::cluster" in draft.words,
+        is_relaxed="relaxed" in draft.words,
     )
 
 

@@ -70,4 +70,5 @@ def _is_same_vote(values: Values, ours: int, theirs: int) -> bool:
         return False
     first, second = (values.graph.kernel.instructions[node.place] for node in nodes)
     same_opcode = first.opcode == second.opcode and first.opcode.startswith(("VOTE", "PLOP3", "UPLOP3"))
-    return same_opcode and values.args(ours) == values.args(theirs)
+    size = 1 if first.opcode.startswith("VOTE") else None  # besides its own, each vote has others' predicates
+    return same_opcode and values.args(ours)[:size] == values.args(theirs)[:size]

@@ -29,7 +29,13 @@ def _translate_vote(draft: Draft) -> None:
         raise NotUnderstood("a vote without result or input")
     for result in results:
         for name in draft.define(result):
-            draft.assign(name, Op.OPAQUE, args, bits=1 if _is_predicate(result) else 32)
+            if not _is_predicate(result):
+                draft.assign(name, Op.OPAQUE, args)
+            elif "EQ" in draft.words:
+                draft.assign(name, Op.OPAQUE, (), bits=1)
+            else:  # of the lane's own it says as much as a conjunction or disjunction with others'
+                others = draft.compute(Op.OPAQUE, (), bits=1)
+                draft.assign(name, Op.AND if "ALL" in draft.words else Op.OR, (*args, others), bits=1)
 
 
 def _translate_elect(draft: Draft) -> None:

@@ -66,7 +66,7 @@ def _added(old: Instruction, renamed: Instruction) -> set[str]:
 
 def _rename(instruction: Instruction, held: dict[str, _Guarded], wanted: set[str]) -> Instruction:
     guard = instruction.predicate
-    if guard is None or not held:
+    if guard is None or not any(r in held and held[r].guard == guard for r in instruction.uses):
         return instruction
     used: set[str] = set()
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from harness.audit.entry_findings import entry_findings, idle_findings, missing_findings
 from harness.audit.findings import group_findings
 from harness.audit.rules import RULES, Rule
+from harness.checks.joins.kernel_sources import undeclared_kernels, unseen_kernels
 from harness.checks.joins.missing import missing_ruling
+from harness.checks.joins.ruling import finding_of
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import KernelAuditEvidence, KernelCompilationEvidence
 from harness.model.finding import Finding
 from harness.model.words import Outcome, Principle, Tier
-
-NO_KERNELS = "The manifest declares no kernel under [kernels]."
 
 
 class KernelRule(BaseCheck):
@@ -31,7 +31,7 @@ class KernelRule(BaseCheck):
         """Every entry point for every architecture that the manifest asks for."""
         requests = context.manifest.kernels.requests()
         if not requests:
-            return [self.finding(Outcome.NOT_APPLICABLE, "kernels", NO_KERNELS)]
+            return [finding_of(self, "kernels", *undeclared_kernels(context))]
         compilations = {(r.entry, r.arch): r for r in context.evidence.of(KernelCompilationEvidence)}
         audits = {(r.entry, r.arch): r for r in context.evidence.of(KernelAuditEvidence)}
         found: list[Finding] = []
@@ -44,6 +44,8 @@ class KernelRule(BaseCheck):
             found += idle_findings(self.id, context.manifest.kernels, compilation)
             found += self._foreign(compilation)
             found += self._decided(audit)
+        unseen = unseen_kernels(context)
+        found += [] if unseen is None else [finding_of(self, "kernel sources", *unseen)]
         return group_findings(found)
 
     def _not_collected(self, context: CheckContext, entry: str, arch: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from harness.model.evidence import (
     GapEvidence,
     KernelAuditEvidence,
     KernelCompilationEvidence,
+    KernelSourcesEvidence,
     WaitSourceEvidence,
     evidence_set,
 )
 from harness.model.finding import Finding
-from harness.model.kernel_audit import Decision, UnreadText, WaitStatement
+from harness.model.kernel_audit import Decision, KernelSource, UnreadText, WaitStatement
 from harness.model.kernels import KernelsSection
 from harness.model.words import Outcome, Tier
 from tests.harness.checks.evidence_builder import CHANGE, MANIFEST, POLICY
@@ -201,3 +203,52 @@ def test_waits_in_the_sources_are_judged_and_unread_sources_never_pass(
     records: tuple[AnyEvidence, ...], outcome: Outcome
 ) -> None:
     assert outcomes(list(WaitClobbersMemory().run(context(*records)))) == {outcome}
+
+
+def brought(
+    *paths: str, commit: str = CHANGE.head, unreadable: tuple[str, ...] = ()
+) -> KernelSourcesEvidence:
+    return KernelSourcesEvidence(
+        tier=Tier.STATIC,
+        recorded_at="2026-11-29T12:00:00Z",
+        commit=commit,
+        num_files=4,
+        files=tuple(KernelSource(path=p, form="Triton", lines=(3,)) for p in paths),
+        unreadable=unreadable,
+    )
+
+
+def on(platform: str, *records: AnyEvidence, entries: tuple[dict[str, Any], ...] = ()) -> list[Finding]:
+    """PDL001 for a change that declares one platform."""
+    given = context(*records, entries=entries)
+    scope = given.manifest.scope.model_copy(update={"platforms": (platform,)})
+    manifest = given.manifest.model_copy(update={"scope": scope})
+    return list(CHECKS["PDL001"].run(replace(given, manifest=manifest)))
+
+
+@pytest.mark.parametrize(
+    ("platform", "records", "outcome"),
+    [
+        ("sm_103a", (brought("subject/k.py"),), Outcome.NOT_RUN),
+        ("sm_103a", (brought(),), Outcome.NOT_APPLICABLE),
+        ("sm_103a", (), Outcome.NOT_RUN),
+        ("sm_103a", (brought(commit="0" * 40),), Outcome.NOT_RUN),
+        ("sm_103a", (brought(unreadable=("k.py: not Python",)),), Outcome.INCONCLUSIVE),
+        ("cpu", (brought("subject/k.py"),), Outcome.NOT_APPLICABLE),
+        ("gfx950", (brought("subject/k.py"),), Outcome.NOT_APPLICABLE),
+    ],
+)
+def test_kernels_without_a_section_are_let_through_only_where_nothing_declared_reaches_them(
+    platform: str, records: tuple[AnyEvidence, ...], outcome: Outcome
+) -> None:
+    assert outcomes(on(platform, *records)) == {outcome}
+
+
+def test_kernels_that_no_entry_point_imported_keep_the_check_open() -> None:
+    findings = on("sm_90a", brought("subject/other.py"), compilation(), CLEAN, entries=(ENTRY,))
+    assert any("subject/other.py" in f.message for f in findings if f.outcome is Outcome.INCONCLUSIVE)
+
+
+def test_kernels_that_entry_points_imported_leave_nothing_open() -> None:
+    findings = on("sm_90a", brought("subject/kernel.py"), compilation(), CLEAN, entries=(ENTRY,))
+    assert outcomes(findings) == {Outcome.PASS}

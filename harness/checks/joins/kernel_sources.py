@@ -1,0 +1,90 @@
+"""Kernels that the change brings beside those that its manifest has compiled: what the audit did not see."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.checks.joins.missing import missing_ruling
+from harness.checks.joins.ruling import Ruling
+from harness.model.check import CheckContext
+from harness.model.evidence import KernelCompilationEvidence, KernelSourcesEvidence
+from harness.model.kernel_audit import KernelSource
+from harness.model.words import Outcome, Tier
+
+_NAMED = 3
+"""Files that a message names; the details name all."""
+
+
+def undeclared_kernels(context: CheckContext) -> tuple[Ruling, tuple[str, ...]]:
+    """What follows for a change without entry points in `[kernels]`, and the evidence for it."""
+    record, gpus = _record(context), _gpus(context)
+    if record is None and gpus:
+        return missing_ruling(context.evidence, Tier.STATIC, "the change's kernel sources"), ()
+    none = "The manifest declares no kernel under [kernels]"
+    if record is None or not gpus:
+        files = () if record is None else record.files
+        brought = f" {_count(files)}: {_some(files)}." if files else ""
+        message = f"{none}, and {_no_gpu(context)}.{brought}"
+        return Ruling(outcome=Outcome.NOT_APPLICABLE, message=message, details=_lines(files)), ()
+    if record.files:
+        ruling = Ruling(
+            outcome=Outcome.NOT_RUN,
+            message=f"{none}, so none was compiled. {_count(record.files)}: {_some(record.files)}.",
+            advice="Name entry points that compile them under [kernels]; docs/manifest.md describes these.",
+            details=_lines(record.files),
+        )
+    elif record.unreadable:
+        message = f"{none}, and what {record.unreadable[0]} holds is not known."
+        ruling = Ruling(outcome=Outcome.INCONCLUSIVE, message=message, details=record.unreadable)
+    else:
+        message = f"{none}, and none of {record.num_files} files of the change makes one."
+        ruling = Ruling(outcome=Outcome.NOT_APPLICABLE, message=message)
+    return ruling, (record.id,)
+
+
+def unseen_kernels(context: CheckContext) -> tuple[Ruling, tuple[str, ...]] | None:
+    """What follows from kernel sources that no entry point imported; None when nothing does."""
+    record, gpus = _record(context), _gpus(context)
+    if record is None:
+        ruling = missing_ruling(context.evidence, Tier.STATIC, "the change's kernel sources")
+        return (ruling, ()) if gpus else None
+    seen = {p for c in context.evidence.of(KernelCompilationEvidence) for p in c.subject_files}
+    unseen = tuple(f for f in record.files if f.path not in seen)
+    if not unseen:
+        return None
+    message = f"No entry point of [kernels] imported them. {_count(unseen)}: {_some(unseen)}."
+    outcome, advice = Outcome.INCONCLUSIVE, "Add entry points that compile them."
+    if not gpus:
+        outcome, advice = Outcome.NOT_APPLICABLE, ""
+        message = f"{message} But {_no_gpu(context)}."
+    return Ruling(outcome=outcome, message=message, advice=advice, details=_lines(unseen)), (record.id,)
+
+
+def _record(context: CheckContext) -> KernelSourcesEvidence | None:
+    """The latest record of the judged commit."""
+    records = context.evidence.of(KernelSourcesEvidence)
+    return next((r for r in reversed(records) if r.commit == context.change.head), None)
+
+
+def _gpus(context: CheckContext) -> list[str]:
+    """Declared platforms on which kernels of the audited kind run."""
+    platforms = context.manifest.scope.platforms
+    return [p for p in platforms if p != "cpu" and not p.startswith("gfx")]
+
+
+def _no_gpu(context: CheckContext) -> str:
+    platforms = ", ".join(context.manifest.scope.platforms)
+    return f"no deployment that it declares has an NVIDIA GPU (platforms: {platforms})"
+
+
+def _count(files: Sequence[KernelSource]) -> str:
+    return "1 file of the change makes kernels" if len(files) == 1 else f"{len(files)} files make kernels"
+
+
+def _some(files: Sequence[KernelSource]) -> str:
+    named = ", ".join(f"{f.path} ({f.form})" for f in files[:_NAMED])
+    return named + (f" and {len(files) - _NAMED} more" if len(files) > _NAMED else "")
+
+
+def _lines(files: Sequence[KernelSource]) -> tuple[str, ...]:
+    return tuple(f.path + (f":{f.lines[0]}" if f.lines else "") + f": {f.form}" for f in files)
