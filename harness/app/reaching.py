@@ -94,6 +94,7 @@ def collect_surface(
         commands=("vllm", *question.manifest.paths.import_roots),
     )
     told = [u for u in surface.documents if u.kind is SettingKind.CONFIG_KEY and u.role == "documents"]
+    told += [u for u in surface.tests if u.kind is SettingKind.CONFIG_KEY]
     uses = [u for u in (*surface.code, *surface.tests, *surface.documents) if u.kind in _LOOKED_UP]
     names = {u.name for u in (*uses, *told)}
     others = repository.contents(head, lambda p: _is_other_code(p, rules)) if names else {}
@@ -147,7 +148,9 @@ def read_committed_files(question: StaticQuestion) -> CommittedFiles:
 
 def names_of(effects: tuple[Effect, ...]) -> set[str]:
     """The names whose being new, or being known to others, decides something."""
-    return {e.key for e in effects if e.kind in _NAMED and e.key and not (e.key_is_own or e.key_is_foreign)}
+    operators = {e.target.rpartition("::")[2] for e in effects if e.kind is EffectKind.OPERATOR and e.is_sure}
+    keys = {e.key for e in effects if e.kind in _NAMED and e.key and not (e.key_is_own or e.key_is_foreign)}
+    return keys | operators
 
 
 def engine_source(question: StaticQuestion) -> EngineSource:

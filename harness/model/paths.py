@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from harness.model.codeowners import CODEOWNERS_PATHS
 from harness.model.globs import globs_overlap, literal_parts, matching_glob
 from harness.model.manifest import Hook, PathsSection
 from harness.model.path_presets import PRESETS, PathPreset
@@ -49,12 +50,10 @@ class PathRules:
         policy_protected = tuple((glob, "the policy") for glob in (policy.protected if policy else ()))
         self._hooks = {hook.file: hook for hook in section.hooks}
         manifest_protected = tuple((glob, "the manifest") for glob in section.protected)
-        self._protected = policy_protected + manifest_protected + self.preset.protected
-
-    @property
-    def protects_nothing(self) -> bool:
+        given = policy_protected + manifest_protected + self.preset.protected
+        self.protects_nothing = not given
         """Whether neither preset, manifest nor policy protects a path."""
-        return not self._protected
+        self._protected = given + tuple((path, "who reviews what") for path in CODEOWNERS_PATHS)
 
     def classify(self, path: str) -> ClassifiedPath:
         """The class of a repository path. A path that nothing names is shared."""

@@ -53,8 +53,12 @@ class HandOver(BaseCheck):
         for (engine, scenario), steps in groupby(handover.steps, key=lambda s: (s.engine, s.scenario)):
             walk = _walk(list(steps), rows, context.manifest)
             findings.append(finding_of(self, f"{engine}, {scenario}", decide_scenario(walk, limit), evidence))
+        compared = {(step.engine, step.scenario) for step in handover.steps}
+        for engine, scenario in sorted({(s.engine, s.scenario) for s in probe.steps} - compared):
+            findings.append(finding_of(self, f"{engine}, {scenario}", _NO_TWIN, evidence))
         causes = set(found_causes(handover.steps, rows, context.manifest))
-        ruling = decide_causes(causes, context.manifest.scope)
+        is_seen = any(_is_fast(w) for w in _walk(handover.steps, rows, context.manifest) if w.step.same_work)
+        ruling = decide_causes(causes, context.manifest.scope) if is_seen else _NOTHING_FAST
         return [*findings, finding_of(self, "fast, standard, fast", ruling, evidence)]
 
 
@@ -65,6 +69,23 @@ class WalkedStep:
     step: HandoverStep
     path: Path | None
     """None when the ledger has no such step."""
+
+
+_NO_TWIN = Ruling(
+    outcome=Outcome.INCONCLUSIVE,
+    message="The twin did not run this script, so nothing can be compared.",
+    advice="Run the tier again; both must run every script.",
+)
+_NOTHING_FAST = Ruling(
+    outcome=Outcome.INCONCLUSIVE,
+    message="No compared step was specialised, so the path handed nothing over.",
+    advice="The scripted runs must reach the path on the candidate.",
+)
+
+
+def _is_fast(walked: WalkedStep) -> bool:
+    """Whether specialised code ran in a step."""
+    return walked.path not in (None, Path.BASELINE)
 
 
 def decide_limit(limit: float, policy: Policy) -> Ruling:
@@ -99,6 +120,12 @@ def decide_scenario(walk: Sequence[WalkedStep], limit: float) -> Ruling:
         )
     elif not starts or not any(w.step.states.num_words or w.step.caches.num_words for w in compared):
         outcome, text = Outcome.INCONCLUSIVE, "No step continued from a state, so nothing was handed over."
+    elif any(w.path is None for w in walk):
+        outcome = Outcome.INCONCLUSIVE
+        text = "The candidate's ledger does not hold every step, so which path handed over is not known."
+    elif not any(_is_fast(w) for w in compared):
+        outcome = Outcome.NOT_APPLICABLE
+        text = f"None of {len(compared)} compared steps was specialised, so the path handed nothing over."
     elif lost or others:
         outcome = Outcome.INCONCLUSIVE
         text = f"After a tie or another schedule {lost} of {len(walk)} steps could not be compared any more."

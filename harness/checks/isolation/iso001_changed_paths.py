@@ -12,6 +12,7 @@ from harness.model.change import EMPTY_TREE, ChangedFile
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import ChangedFilesEvidence, OwnersEvidence
 from harness.model.finding import Finding, Location
+from harness.model.globs import literal_parts
 from harness.model.manifest import Hook
 from harness.model.paths import ClassifiedPath, PathClass, PathRules, link_destination
 from harness.model.words import Outcome, Principle, Tier
@@ -99,6 +100,7 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
             *self._path_findings(),
             *self._hook_findings(),
             *self._special_file_findings(),
+            *self._common_test_findings(),
         ]
         yield from found
         if all(finding.outcome is Outcome.PASS for finding in found):
@@ -179,6 +181,20 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
                     f" lines. Declared reason: {hook.why}. ISO003 says whether the switch guards"
                     " them.",
                     location=location,
+                )
+
+    def _common_test_findings(self) -> Iterator[Finding]:
+        """Tests that were there before, under a glob that takes in the tests of everybody."""
+        for edit in self.edits:
+            is_common = len(literal_parts(edit.classified.rule)) == 1 and "*" in edit.classified.rule
+            if edit.classified.path_class is PathClass.TEST and is_common and edit.file.status != "added":
+                yield self._finding(
+                    Outcome.INCONCLUSIVE,
+                    edit.path,
+                    f"{edit.path} is {_verb(edit)}, and {edit.classified.rule} takes in everybody's tests: whether "
+                    "this one is the change's own cannot be told.",
+                    advice="Narrow paths.tests in the manifest to the change's own folder.",
+                    location=Location(path=edit.path),
                 )
 
     def _special_file_findings(self) -> Iterator[Finding]:

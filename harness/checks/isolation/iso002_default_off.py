@@ -10,7 +10,7 @@ from harness.checks.joins.ruling import Ruling, finding_of
 from harness.checks.joins.token_steps import TokenSteps, index_token_steps
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evaluation import SuiteItem
-from harness.model.evidence import ArmEvidence, LedgerEvidence, SuiteEvidence
+from harness.model.evidence import LedgerEvidence, SuiteEvidence
 from harness.model.finding import Finding, Measurement
 from harness.model.ledger import Path, path_of
 from harness.model.manifest import Manifest
@@ -64,16 +64,19 @@ class DefaultOff(BaseCheck):
         return findings
 
     def _imports(self, context: CheckContext) -> Finding:
-        records = {arm: context.evidence.arm(arm, self.tier) for arm in Arm}
-        absent = [arm for arm, record in records.items() if record is None]
+        sessions = {arm: context.evidence.sessions(arm, self.tier) for arm in Arm}
+        absent = [arm for arm, records in sessions.items() if not records]
         if absent:
             what = f"the module list of {' and '.join(absent)}"
             ruling = missing_ruling(context.evidence, self.tier, what, *(arm_need(a) for a in absent))
             return finding_of(self, "imports", ruling)
-        present = {arm: record for arm, record in records.items() if record is not None}
-        ids = tuple(record.id for record in present.values())
+        ids = tuple(record.id for records in sessions.values() for record in records)
+        modules = {
+            arm: sorted({name for record in records for name in record.modules})
+            for arm, records in sessions.items()
+        }
         return finding_of(
-            self, "imports", decide_imports(present, context.manifest.dispatch.never_imported_when_off), ids
+            self, "imports", decide_imports(modules, context.manifest.dispatch.never_imported_when_off), ids
         )
 
     def _code(self, context: CheckContext) -> Finding:
@@ -185,7 +188,7 @@ def _difference(unset: SuiteItem, off: SuiteItem) -> ItemDifference:
     return ItemDifference(text="", largest=largest)
 
 
-def decide_imports(records: Mapping[Arm, ArmEvidence], prefixes: Sequence[str]) -> Ruling:
+def decide_imports(modules: Mapping[Arm, Sequence[str]], prefixes: Sequence[str]) -> Ruling:
     """No off arm imported a module below the prefixes, and the candidate shows that such modules would be seen."""
     if not prefixes:
         return Ruling(
@@ -193,7 +196,7 @@ def decide_imports(records: Mapping[Arm, ArmEvidence], prefixes: Sequence[str]) 
             message="The manifest names no modules under [dispatch] never_imported_when_off.",
             advice="Name the packages that only the specialised path needs.",
         )
-    found = {arm: _below(record.modules, prefixes) for arm, record in records.items()}
+    found = {arm: _below(names, prefixes) for arm, names in modules.items()}
     loaded = {arm: found[arm] for arm in OFF_ARMS if found[arm]}
     if loaded:
         return Ruling(
@@ -209,7 +212,7 @@ def decide_imports(records: Mapping[Arm, ArmEvidence], prefixes: Sequence[str]) 
             "arms shows nothing.",
             advice="Check the prefixes under [dispatch] never_imported_when_off.",
         )
-    unseen = [p for p in prefixes if not _below(records[Arm.CANDIDATE].modules, [p])]
+    unseen = [p for p in prefixes if not _below(modules[Arm.CANDIDATE], [p])]
     return Ruling(
         outcome=Outcome.PASS,
         message=f"No off arm imported a module below {', '.join(prefixes)}; the candidate imported "

@@ -123,6 +123,9 @@ class Imports(BaseCheck):
         own_models = PathRules(context.manifest.paths, context.policy).own_models
         seen: set[tuple[str, int, str]] = set()
         for found in record.outward:
+            if found.target.startswith("("):
+                yield self._open_finding(found, record)
+                continue
             reason = preset.why_forbidden(
                 found.target, further=policy.forbidden, allowed=policy.allowed, own=own_models
             )
@@ -138,6 +141,16 @@ class Imports(BaseCheck):
                 location=Location(path=found.path, line=found.line),
                 evidence=[record.id],
             )
+
+    def _open_finding(self, found: OwnImport, record: ImportsEvidence) -> Finding:
+        return self.finding(
+            Outcome.INCONCLUSIVE,
+            f"{found.path}:{found.line}",
+            f"The subject imports {found.target} of the engine: which module that is cannot be told.",
+            advice="Write the module's name out.",
+            location=Location(path=found.path, line=found.line),
+            evidence=[record.id],
+        )
 
     def _outward_result(self, record: ImportsEvidence, findings: Sequence[Finding]) -> Sequence[Finding]:
         if len(findings) > _MAX_FINDINGS:

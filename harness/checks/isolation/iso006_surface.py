@@ -142,7 +142,9 @@ class _Judge(RecordJudge[SurfaceEvidence]):
 
     def _set_and_unread(self) -> Iterator[Finding]:
         for use in _first_of_each(self._record.tests):
-            if (use.kind, use.name) in self._read or self._of_others(use):
+            search = self._searches.get(use.name)
+            elsewhere = self._of_others(use) or (search is not None and bool(search.found))
+            if (use.kind, use.name) in self._read or elsewhere:
                 continue
             known = use.kind is SettingKind.CONFIG_KEY or bool(self._record.searched)
             yield self._drift(

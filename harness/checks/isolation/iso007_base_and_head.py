@@ -83,11 +83,14 @@ def decide_snapshots(base: EngineSnapshot, head: EngineSnapshot, manifest: Manif
         "answers": _decide_answers(base, head),
         "loaded modules": _decide_modules(base, head, manifest),
         "registered operators": _decide_tables(
-            "operators", base.ops | base.custom_ops, head.ops | head.custom_ops
+            "operators", base.ops | base.custom_ops, head.ops | head.custom_ops, shown=base.ops
         ),
         "cache blocks": _decide_tables("properties of the cache", base.kv_cache, head.kv_cache),
         "process settings": _decide_tables(
-            "settings", base.torch_settings | base.environment, head.torch_settings | head.environment
+            "settings",
+            base.torch_settings | base.environment,
+            head.torch_settings | head.environment,
+            shown=base.torch_settings,
         ),
         "captured graphs": _decide_graphs(base, head),
     }
@@ -118,6 +121,8 @@ def _decide_modules(base: EngineSnapshot, head: EngineSnapshot, manifest: Manife
     While another model is served the change's own packages may be imported to register it, except those that the
     manifest keeps out while the switch is off.
     """
+    if not base.modules:
+        return Ruling(outcome=Outcome.INCONCLUSIVE, message="The base's process shows no modules.")
     dispatch = manifest.dispatch
     allowed = dispatch.imported_when_off
     if base.model == "bystander":
@@ -148,8 +153,15 @@ def _is_below(module: str, prefixes: Sequence[str]) -> bool:
     return any(module == p or module.startswith(f"{p}.") for p in prefixes)
 
 
-def _decide_tables(what: str, base: Mapping[str, str], head: Mapping[str, str]) -> Ruling:
-    if not base:
+def _decide_tables(
+    what: str,
+    base: Mapping[str, str],
+    head: Mapping[str, str],
+    *,
+    shown: Mapping[str, str] | None = None,
+) -> Ruling:
+    """Whether two tables are the same; `shown` is the part without which the base's shows nothing."""
+    if not (base if shown is None else shown):
         return Ruling(outcome=Outcome.INCONCLUSIVE, message=f"The base's process shows no {what}.")
     lines = tuple(_differences(base, head))
     if lines:

@@ -34,6 +34,8 @@ RESERVED_NAMESPACES = re.compile(
     r"aten|prims?|prim_\w+|torch\w*|quantized|inductor|_?c10d\w*|_\w*C\w*|xla|mkl\w*|onednn"
 )
 """Operator namespaces of PyTorch and of vLLM's compiled extensions."""
+ENGINE_NAMESPACE = "vllm"
+"""Where the engine, and models in its tree, define operators in Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +130,11 @@ class ReachRules:
                 outcome=Outcome.FAIL if sure else Outcome.INCONCLUSIVE,
                 reason=f"The entry is for {effect.key}, which is not the change's own, and {why}.",
             )
+        if effect.target.endswith(".register_oot"):
+            return Ruling(
+                outcome=Outcome.INCONCLUSIVE,
+                reason="It takes the place of the engine's layer of that name on its platform, for every model.",
+            )
         if effect.is_guarded:
             return Ruling(outcome=Outcome.PASS, reason="It happens only where the name is missing.")
         if effect.key is None:
@@ -166,6 +173,14 @@ class ReachRules:
         why = WORDS[effect.kind].why
         if "…" in effect.target or not effect.is_sure:
             return Ruling(outcome=Outcome.INCONCLUSIVE, reason="The text does not show which operator it is.")
+        namespace, _, name = effect.target.rpartition("::")
+        search = self._searches.get(name) if namespace == ENGINE_NAMESPACE else None
+        if search is not None and search.found and effect.target in self._own_operators:
+            where = search.found[0].place
+            return Ruling(
+                outcome=Outcome.INCONCLUSIVE,
+                reason=f'The engine names "{name}" ({where}); whether it is this operator cannot be told.',
+            )
         if effect.target in self._own_operators:
             return Ruling(outcome=Outcome.PASS, reason="The change defines the operator itself.")
         if effect.on_duplicate == "keeps":

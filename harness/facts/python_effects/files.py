@@ -30,6 +30,7 @@ _CODE_NAMES = re.compile(r".*\.(so(\.\d+)*|pyd|dll|dylib|pyc|pyo|a|o|cubin|fatbi
 _TORCH_LIBRARY = re.compile(
     r"\bTORCH_LIBRARY(_IMPL|_FRAGMENT)?(?:_EXPAND)?\s*\(\s*(\w+)\s*(?:,\s*(\w+)\s*)?,\s*(\w+)\s*\)"
 )
+_MENTION = re.compile(r"\bTORCH_LIBRARY(_IMPL|_FRAGMENT)?(_EXPAND)?\b(?!\s*\.)")
 _DEFINITION = re.compile(r"""\b(\w+)\s*\.\s*(def|impl)\s*\(\s*(?:TORCH_SELECTIVE_\w+\()?\s*"([\w:.]+)""")
 _NATIVE = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c", ".h", ".hpp", ".hip", ".mm")
 _STARTUP = ("sitecustomize.py", "usercustomize.py")
@@ -57,7 +58,22 @@ def _is_no_text(content: bytes) -> bool:
 def native_operators(path: str, text: str) -> Iterator[Effect]:
     """Operators that C++ or CUDA text defines or implements."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL)
-    for block in _TORCH_LIBRARY.finditer(text):
+    blocks = list(_TORCH_LIBRARY.finditer(text))
+    read = {block.start() for block in blocks}
+    for mention in _MENTION.finditer(text):
+        if mention.start() not in read:
+            line = text.count("\n", 0, mention.start()) + 1
+            yield Effect(
+                path=path,
+                line=line,
+                end_line=line,
+                kind=EffectKind.OPERATOR,
+                target="…",
+                when="import",
+                text=text.splitlines()[line - 1].strip()[:160],
+                is_sure=False,
+            )
+    for block in blocks:
         is_implementation = block[1] == "_IMPL"
         end = text.find("\n}", block.end())
         for found in _DEFINITION.finditer(text, block.end(), end if end > 0 else len(text)):

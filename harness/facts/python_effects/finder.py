@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 
 from harness.facts.python_effects.guards import is_guarded
 from harness.facts.python_effects.operators import EntryReader, is_builtin
@@ -17,7 +18,6 @@ from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
     Imported,
     Items,
-    Namespace,
     OwnClass,
     OwnFunction,
     OwnInstance,
@@ -28,6 +28,8 @@ from harness.facts.python_effects.values import (
     texts,
 )
 from harness.facts.python_effects.writes import Place, Writes, owners_of
+from harness.facts.python_source.imports import type_checking_names
+from harness.facts.python_source.names import dotted
 from harness.model.effects import Effect, EffectKind
 
 _ADDING = frozenset(
@@ -49,6 +51,10 @@ _COMPUTING = (
     "tvm",
     "scipy",
 )
+_IN_PLACE = re.compile(r"[a-z]\w*[a-z0-9]_")
+"""Methods of tensors that write into them."""
+_IDENTITY = ("__class__", "__bases__", "__code__")
+"""Attributes that make an object another one, whoever handed it over."""
 _SETTERS = frozenset({"__setattr__", "__delattr__"})
 _LOGGER_METHODS = frozenset({"setLevel", "addHandler", "removeHandler", "addFilter", "removeFilter"})
 _OWN = (OwnClass, OwnFunction, OwnInstance, OwnModule)
@@ -71,8 +77,9 @@ class EffectFinder(Writes):
     def effects(self) -> Iterator[Effect]:
         """Every effect, file by file in the order of the text; what only a type checker reads is left out."""
         for module in self.modules:
+            types_only = type_checking_names(module.tree)
             for node, site in module.visits:
-                if not _is_type_checking(site):
+                if not _is_type_checking(site, types_only):
                     yield from self._visit(Place(module=module, site=site, node=node))
 
     def _visit(self, place: Place) -> Iterator[Effect]:
@@ -109,12 +116,15 @@ class EffectFinder(Writes):
                 yield from self._written(place, inner, value)
             case ast.Attribute(value=owner, attr=name):
                 values = self.resolver.evaluate(owner, place.site)
+                if name in _IDENTITY and values == NOTHING_KNOWN:
+                    values = frozenset({Shared(ast.unparse(owner))})
                 yield from self._attribute(place, values, (name,), removes=value is None)
             case ast.Subscript(value=owner, slice=key):
                 values = self.resolver.evaluate(owner, place.site)
-                if any(isinstance(v, Namespace) for v in values):
+                spaces = owners_of(values) | (values & {Imported("builtins")})
+                if spaces:
                     names = texts(self.resolver.evaluate(key, place.site)) or ("…",)
-                    yield from self._attribute(place, owners_of(values), names, removes=value is None)
+                    yield from self._attribute(place, spaces, names, removes=value is None)
                 else:
                     yield from self._container(
                         place, values, key, removes=value is None, on_duplicate="overwrites"
@@ -203,6 +213,11 @@ class EffectFinder(Writes):
                 if isinstance(value, Shared) and value.name.startswith("logging.getLogger("):
                     target = f"{value.name}.{func.attr}"
                     yield self._effect(place, EffectKind.SHARED_OBJECT, target, is_sure=False)
+        if _IN_PLACE.fullmatch(func.attr):
+            for value in owner:
+                root = value.name.partition(".")[0] if isinstance(value, Imported) else "torch"
+                if isinstance(value, Imported) and root not in _COMPUTING and "(" not in value.name:
+                    yield self._effect(place, EffectKind.ATTRIBUTE, f"{value.name}.{func.attr}")
         if func.attr not in _ADDING | _REMOVING:
             return
         holders = frozenset(v for v in owner if isinstance(v, Shared) or _is_container(v))
@@ -238,6 +253,9 @@ class EffectFinder(Writes):
             owner = self.resolver.evaluate(arguments[0], place.site)
             written = texts(self.resolver.evaluate(arguments[1], place.site)) if len(arguments) > 1 else ()
             yield from self._attribute(place, owner, written or ("…",))
+        elif "functools.update_wrapper" in names and arguments:
+            owner = self.resolver.evaluate(arguments[0], place.site)
+            yield from self._attribute(place, owner, ("__dict__",))
         elif last & _SETTERS and isinstance(call.func, ast.Attribute):
             owner = self.resolver.evaluate(call.func.value, place.site)
             written = texts(self.resolver.evaluate(arguments[0], place.site)) if arguments else ()
@@ -340,9 +358,8 @@ def _is_container(value: object) -> bool:
     return root not in _COMPUTING or last.isupper()
 
 
-def _is_type_checking(site: Site) -> bool:
-    for block in site.block.chain():
-        match block.test:
-            case ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"):
-                return block.holds
-    return False
+def _is_type_checking(site: Site, names: Collection[str]) -> bool:
+    """Whether a block runs for type checkers only; `names` are what the file calls `typing.TYPE_CHECKING`."""
+    return any(
+        block.holds and block.test is not None and dotted(block.test) in names for block in site.block.chain()
+    )

@@ -102,6 +102,7 @@ _PATCHERS = (
     *_names("pytest", "MonkeyPatch"),
     "gorilla.apply",
     "forbiddenfruit.curse",
+    "aenum.extend_enum",
 )
 _DYNAMIC = (
     *_names("pickle", "load loads Unpickler"),

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from harness.facts.python_source.names import dotted, resolve_relative
 from harness.facts.python_source.spelling import spelt_text, string_constants
@@ -50,9 +51,13 @@ class _Finder:
     def __init__(self, package: str, tree: ast.Module) -> None:
         self._package = package
         self._constants = string_constants(tree)
-        self._types_only = type_checking_names(tree)
-        self._importers = {*_IMPORTERS, *_aliases_of(tree, _IMPORTERS)}
+        self._tree = tree
+        self._importers = set(_IMPORTERS)
         self.found: list[Import] = []
+
+    @cached_property
+    def _types_only(self) -> frozenset[str]:
+        return type_checking_names(self._tree)
 
     def walk(self, body: list[ast.stmt], form: ImportForm, condition: str) -> None:
         for statement in body:
@@ -65,6 +70,7 @@ class _Finder:
                 self._add(node.lineno, alias.name, alias.name, form, condition, bound)
         elif isinstance(node, ast.ImportFrom):
             source = resolve_relative(self._package, node.level, node.module)
+            self._importers |= {a.asname for a in node.names if a.asname and a.name in _IMPORTERS}
             for alias in node.names if source is not None else ():
                 target = source if alias.name == "*" else f"{source}.{alias.name}"
                 self._add(node.lineno, str(target), str(source), form, condition, alias.asname or alias.name)
@@ -87,10 +93,11 @@ class _Finder:
         self._expressions([node.test], condition)
         below = ImportForm.CONDITIONAL if form is ImportForm.STATIC else form
         where = condition if form is ImportForm.LAZY else text
-        if text in self._types_only:
+        is_name = text.removeprefix("not ").replace(".", "").isidentifier()
+        if is_name and text in self._types_only:
             self.walk(node.body, ImportForm.TYPES_ONLY, text)
             self.walk(node.orelse, form, condition)
-        elif text.removeprefix("not ") in self._types_only:
+        elif is_name and text.removeprefix("not ") in self._types_only:
             self.walk(node.body, form, condition)
             self.walk(node.orelse, ImportForm.TYPES_ONLY, text)
         else:
@@ -193,14 +200,3 @@ def type_checking_names(tree: ast.Module) -> frozenset[str]:
             case ast.Attribute(attr="TYPE_CHECKING", ctx=ast.Store()):
                 others.add(dotted(node) or "")
     return frozenset(n for n in names if n not in others and n.partition(".")[0] not in others)
-
-
-def _aliases_of(tree: ast.Module, functions: tuple[str, ...]) -> set[str]:
-    """Other names under which a file imports one of some functions."""
-    return {
-        alias.asname
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if alias.asname and alias.name in functions
-    }

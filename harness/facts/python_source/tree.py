@@ -21,6 +21,7 @@ class SourceTree:
 
     files: Mapping[str, bytes]
     _parsed: dict[str, ast.Module | str] = field(default_factory=dict)
+    _plain: dict[str, bytes] = field(default_factory=dict)
     _modules: dict[str, str] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)
 
@@ -68,21 +69,23 @@ class SourceTree:
         return tuple(
             path
             for path, content in sorted(self.files.items())
-            if any(word in (text := _as_read(content)) for word in wanted) and whole.search(text)
+            if any(word in (text := self._as_read(path, content)) for word in wanted) and whole.search(text)
         )
+
+    def _as_read(self, path: str, content: bytes) -> bytes:
+        """A file with its letters as Python reads them in names: full-width ones, for instance, as plain ones."""
+        if content.isascii():
+            return content
+        if path not in self._plain:
+            text = content.decode("utf-8", errors="surrogateescape")
+            plain = unicodedata.normalize("NFKC", text)
+            self._plain[path] = content if plain == text else plain.encode("utf-8", errors="surrogateescape")
+        return self._plain[path]
 
     def _parse(self, path: str) -> ast.Module | str:
         if path not in self._parsed:
             self._parsed[path] = _parsed(self.files.get(path))
         return self._parsed[path]
-
-
-def _as_read(content: bytes) -> bytes:
-    """A file with its letters as Python reads them in names: full-width ones, for instance, as plain ones."""
-    if content.isascii():
-        return content
-    text = content.decode("utf-8", errors="surrogateescape")
-    return unicodedata.normalize("NFKC", text).encode("utf-8", errors="surrogateescape")
 
 
 def _parsed(content: bytes | None) -> ast.Module | str:

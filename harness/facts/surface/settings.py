@@ -78,6 +78,10 @@ class SettingReader:
         elif _is_method(node, "add_argument") or callee & {"click.option", "typer.Option"}:
             yield from self._flag(module, node, site)
         yield from self._environment_of_child(module, node, callee, site)
+        for given in node.keywords:
+            if given.arg == "additional_config":
+                for key, name in self._keys(given.value, site):
+                    yield _use(module, key, SettingKind.CONFIG_KEY, name, "sets")
 
     def _flag(self, module: Module, node: ast.Call, site: Site) -> Iterator[SettingUse]:
         names = [n for a in node.args for n in texts(self.resolver.evaluate(a, site)) if n.startswith("--")]
@@ -102,14 +106,24 @@ class SettingReader:
         if any(name.endswith("patch.dict") for name in callee) and len(node.args) > 1:
             dictionaries += node.args[1:2]
         for dictionary in dictionaries:
-            for value in self.resolver.evaluate(dictionary, site):
-                if not isinstance(value, Items):
-                    continue
-                for key in value.keys or ():
-                    names = texts(self.resolver.evaluate(key, value.site)) if key is not None else ()
-                    for name in names:
-                        if _VARIABLE.fullmatch(name):
-                            yield _use(module, key or node, SettingKind.ENVIRONMENT, name, "sets")
+            for key, name in self._keys(dictionary, site):
+                if _VARIABLE.fullmatch(name):
+                    yield _use(module, key, SettingKind.ENVIRONMENT, name, "sets")
+
+    def _keys(self, dictionary: ast.expr, site: Site) -> Iterator[tuple[ast.expr, str]]:
+        """Where a key of a dictionary stands, and its text: of displays, of `dict(..., KEY=...)` and of `a | {...}`."""
+        if isinstance(dictionary, ast.BinOp) and isinstance(dictionary.op, ast.BitOr):
+            yield from self._keys(dictionary.left, site)
+            yield from self._keys(dictionary.right, site)
+        elif isinstance(dictionary, ast.Call) and getattr(dictionary.func, "id", "") == "dict":
+            yield from ((k.value, k.arg) for k in dictionary.keywords if k.arg)
+            for argument in dictionary.args:
+                yield from self._keys(argument, site)
+        else:
+            found = [v for v in self.resolver.evaluate(dictionary, site) if isinstance(v, Items)]
+            for value in found:
+                for key in (k for k in value.keys or () if k is not None):
+                    yield from ((key, name) for name in texts(self.resolver.evaluate(key, value.site)))
 
     def _subscript(self, module: Module, node: ast.Subscript, site: Site) -> Iterator[SettingUse]:
         if isinstance(node.slice, (ast.Slice, ast.Tuple, ast.BinOp)):

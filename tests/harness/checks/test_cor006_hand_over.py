@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from harness.model.evidence import HandoverEvidence
 from harness.model.finding import Finding
 from harness.model.manifest import Manifest
 from harness.model.probe import Distance, HandoverStep
+from harness.model.step_kind import StepKind
 from harness.model.words import Outcome
 from tests.harness.checks.probe_builder import (
     CLEAN,
@@ -82,6 +84,32 @@ def test_a_manifest_may_not_declare_more_than_the_policy_allows() -> None:
 def test_another_token_fails_unless_it_was_a_tie(gap: float | None, outcome: Outcome) -> None:
     found = findings_of(handover(change=at(4, other_token="a", top_gap=gap)))
     assert found["plain, batch"].outcome is outcome
+
+
+def test_a_run_in_which_the_path_took_no_step_shows_no_hand_over() -> None:
+    made = tuple(replace(m, fast=False) for m in CLEAN)
+    refuses = SCOPE.model_copy(update={"outside": "refuse", "steps": tuple(StepKind)})
+    manifest = PROBED.model_copy(update={"scope": refuses})
+    found = findings_of(handover(made), manifest, made)
+    assert {f.outcome for f in found.values()} == {Outcome.NOT_APPLICABLE, Outcome.INCONCLUSIVE}
+
+
+def test_an_empty_comparison_passes_nothing() -> None:
+    refuses = SCOPE.model_copy(update={"outside": "refuse", "steps": tuple(StepKind)})
+    manifest = PROBED.model_copy(update={"scope": refuses})
+    assert {f.outcome for f in findings_of(handover(()), manifest).values()} == {Outcome.INCONCLUSIVE}
+
+
+def test_a_script_that_the_twin_did_not_run_is_named_and_open() -> None:
+    whole = handover()
+    rest = tuple(step for step in whole.steps if step.scenario != "preempted")
+    found = findings_of(whole.model_copy(update={"steps": rest}))
+    assert {s for s, f in found.items() if f.outcome is Outcome.INCONCLUSIVE} == {"plain, preempted"}
+
+
+def test_a_step_that_the_ledger_does_not_hold_leaves_its_scenario_open() -> None:
+    finding = findings_of(handover(), made=CLEAN[:-1])["verify, drafts"]
+    assert finding.outcome is Outcome.INCONCLUSIVE
 
 
 def test_steps_that_are_no_longer_comparable_leave_their_scenario_open() -> None:

@@ -283,6 +283,22 @@ def test_every_decision_rests_on_the_diff() -> None:
     assert finding.evidence == (record.id,)
 
 
+@pytest.mark.parametrize("path", ["CODEOWNERS", "docs/CODEOWNERS"])
+def test_who_reviews_what_is_no_document_of_a_change(path: str) -> None:
+    assert outcome(run(changed(path))) is Outcome.FAIL
+
+
+def test_an_edited_test_under_a_glob_for_everybodys_tests_decides_nothing() -> None:
+    manifest = load_manifest(MANIFEST.replace('tests = ["tests/own/**"]', 'tests = ["tests/**"]'))
+    assert outcome(run(changed("tests/other/test_a.py"), manifest=manifest)) is Outcome.INCONCLUSIVE
+
+
+def test_a_new_test_under_a_glob_for_everybodys_tests_passes() -> None:
+    manifest = load_manifest(MANIFEST.replace('tests = ["tests/own/**"]', 'tests = ["tests/**"]'))
+    new = changed("tests/other/test_a.py", status="added")
+    assert outcome(run(new, manifest=manifest)) is Outcome.PASS
+
+
 def test_a_git_lfs_pointer_is_inconclusive() -> None:
     assert outcome(run(changed("own/w.bin", is_lfs_pointer=True))) is Outcome.INCONCLUSIVE
 

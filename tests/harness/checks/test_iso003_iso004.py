@@ -229,6 +229,11 @@ def test_public_names_are_listed_and_pass(target: str) -> None:
     assert outcome(Imports().run(context(imports(outward=[own(target)])))) is Outcome.PASS
 
 
+def test_an_import_of_the_engine_by_a_name_that_is_put_together_is_inconclusive() -> None:
+    findings = Imports().run(context(imports(outward=(own("('vllm.v1.' + name)", ImportForm.DYNAMIC),))))
+    assert outcome(findings) is Outcome.INCONCLUSIVE
+
+
 def test_a_forbidden_import_for_types_only_passes() -> None:
     record = imports(outward=[own("vllm.v1.core.sched.output.X", ImportForm.TYPES_ONLY)])
     assert outcome(Imports().run(context(record))) is Outcome.PASS

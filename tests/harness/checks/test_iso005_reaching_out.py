@@ -95,6 +95,22 @@ def test_code_that_only_looks_like_a_reach_passes(name: str) -> None:
     assert open_findings(run(subject(HARMLESS[name], compat="limit = 1\n"))) == []
 
 
+@pytest.mark.parametrize(("name", "expected"), [("mentioned", Outcome.INCONCLUSIVE), ("fresh", Outcome.PASS)])
+def test_an_operator_of_the_engines_namespace_passes_only_under_a_name_that_the_engine_does_not_hold(
+    name: str, expected: Outcome
+) -> None:
+    code = f"import torch\n@torch.library.custom_op('vllm::{name}', mutates_args=())\ndef f(x: int) -> int: ...\n"
+    assert outcome(run(subject(code, compat="limit = 1\n"))) is expected
+
+
+def test_an_operator_behind_a_macro_is_inconclusive() -> None:
+    files = {
+        **subject("limit = 1\n", compat="limit = 1\n"),
+        "own/x.cpp": "#define L TORCH_LIBRARY_IMPL\nL(aten, CPU, m) {}\n",
+    }
+    assert outcome(run(files)) is Outcome.INCONCLUSIVE
+
+
 def reach(kind: EffectKind, target: str) -> Reach:
     return Reach(kind=kind, target=target, why="kernels are compiled at first use")
 

@@ -158,3 +158,19 @@ def test_captured_graphs_are_compared_by_kernel_and_count(
     base = side("base", snapshot("bystander", **graphs), has_model=False)
     found = findings_of(base, side("head", snapshot("bystander", **update)))
     assert found[f"captured graphs, {OTHER}"].outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("field", "empty", "aspect"),
+    [
+        ("modules", (), "loaded modules"),
+        ("ops", {}, "registered operators"),
+        ("torch_settings", {}, "process settings"),
+    ],
+)
+def test_what_neither_process_shows_is_not_the_same(field: str, empty: object, aspect: str) -> None:
+    both = [
+        side(name, *(snapshot(m, **{field: empty}) for m in ("bystander", "subject")))  # type: ignore[arg-type]
+        for name in ("base", "head")
+    ]
+    assert findings_of(*both)[f"{aspect}, {OURS}"].outcome is Outcome.INCONCLUSIVE

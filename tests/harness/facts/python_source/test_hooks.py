@@ -193,6 +193,21 @@ GUARDED = {
         ),
         (CALL, f"{CALL}        if self.whale_is_fast:\n            hidden = hidden * 2\n"),
     ],
+    "an absent mapping that counts as empty": [
+        (
+            CALL,
+            f'{CALL}        if ((self.config.additional_config or {{}}).get("backend") or "auto") == "fast":\n'
+            "            hidden = hidden * 2\n",
+        ),
+    ],
+    "a function inside that only the path calls": [
+        IMPORT_ON,
+        (
+            CALL,
+            f"{CALL}        def doubled():\n            return hidden * 2\n\n"
+            "        if is_on(self.config):\n            hidden = doubled()\n",
+        ),
+    ],
     "while with the switch": [
         IMPORT_ON,
         (CALL, f"{CALL}        while is_on(self.config):\n            hidden = hidden * 2\n"),
@@ -343,6 +358,31 @@ UNGUARDED = {
             "            torch.cuda.synchronize()\n",
         ),
     ],
+    "a parameter that gets another value": [(CALL, f"        x = x + 1\n{CALL}")],
+    "a parameter that gets another value where the path is absent": [
+        IMPORT,
+        KEEP,
+        (
+            CALL,
+            "        if self.fast is not None:\n"
+            "            return self.fast.run(x)\n"
+            "        else:\n"
+            "            x = x + 1\n"
+            f"{CALL}",
+        ),
+    ],
+    "an imported name that is given to something else": [("class Whale", "norm = None\n\n\nclass Whale")],
+    "a function inside that is called at once": [
+        (
+            CALL,
+            f"        def spoil():\n            x.add_(1)\n\n        spoil()\n{CALL}",
+        ),
+    ],
+    "a function that changes its argument in place": [
+        ("class Whale", "def spoil(x):\n    x += 1\n\n\nclass Whale"),
+        (CALL, f"        spoil(x)\n{CALL}"),
+    ],
+    "a setting of a package": [("class Whale", "torch.whale_limit = 99\n\n\nclass Whale")],
     "a flag set on both sides": [
         IMPORT,
         (
@@ -373,6 +413,39 @@ UNDECIDED = {
             f"{CALL}        if torch.parse(self.config.additional_config):\n"
             "            hidden = hidden * 2\n",
         ),
+    ],
+    "a read that the function binds again": [
+        IMPORT_ON,
+        (
+            CALL,
+            f"        is_on = lambda config: True\n{CALL}"
+            "        if is_on(self.config):\n            hidden = hidden * 2\n",
+        ),
+    ],
+    "a read that the file binds again": [
+        IMPORT_ON,
+        ("class Whale", "def is_on(config):\n    return True\n\n\nclass Whale"),
+        (CALL, f"{CALL}        if is_on(self.config):\n            hidden = hidden * 2\n"),
+    ],
+    "the switch set by the hook": [
+        (
+            "        self.config = config\n",
+            '        self.config = config\n        config.additional_config.setdefault("backend", "fast")\n',
+        ),
+    ],
+    "a table that the switch is looked up in": [
+        (CALL, f"{CALL}        if MODES[{CONFIG}]:\n            hidden = hidden * 2\n"),
+        ("class Whale", 'MODES = {"auto": None, "fast": 1}\n\n\nclass Whale'),
+    ],
+    "an attribute set where the condition cannot be followed": [
+        (
+            "        self.norm = norm\n",
+            "        self.norm = norm\n"
+            "        self.whale_fast = None\n"
+            f"        if torch.choose({CONFIG}):\n"
+            "            self.whale_fast = torch.ones(1)\n",
+        ),
+        (CALL, f"{CALL}        if self.whale_fast is not None:\n            hidden = hidden * 2\n"),
     ],
     "an attribute that nobody sets": [
         (CALL, f"{CALL}        if self.whale_mystery:\n            hidden = hidden * 2\n"),
@@ -518,6 +591,23 @@ def test_a_read_that_may_also_be_on_for_another_reason_guards_nothing(body: str)
     fast = FAST.replace("    return backend(config) == FAST\n", body)
     head = edit(*GUARDED["and with another condition"])
     assert worst_state(read_hunks(head, fast=fast)) is GuardState.UNGUARDED
+
+
+def test_a_function_that_sets_a_variable_of_the_hooked_file_does_something() -> None:
+    base = edit(
+        (HEAD, "        return self.head(hidden) * SCALE\n"), ("class Whale", "SCALE = 2\n\n\nclass Whale")
+    )
+    spoil = "def spoil():\n    global SCALE\n    SCALE = 3\n\n\nspoil()\n\n\nclass Whale"
+    hunks = read_hunks(edit(("class Whale", spoil), base=base), base=base)
+    assert worst_state(hunks) is GuardState.UNGUARDED
+
+
+def test_a_read_that_the_subject_defines_twice_is_undecided() -> None:
+    one, other = (f"    def is_on(config):\n        return {value}\n" for value in (True, False))
+    twice = f"if Fast:\n{one}else:\n{other}"
+    head = edit(IMPORT_ON, (CALL, f"{CALL}        if is_on(self.config):\n            hidden = hidden * 2\n"))
+    body = "def is_on(config) -> bool:\n    return backend(config) == FAST\n"
+    assert worst_state(read_hunks(head, fast=FAST.replace(body, twice))) is GuardState.UNDECIDED
 
 
 def test_an_import_that_is_gone_is_unguarded() -> None:

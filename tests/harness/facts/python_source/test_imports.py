@@ -77,7 +77,7 @@ def inward(path: str, text: str, more: Mapping[str, str] | None = None) -> tuple
         ),
         ("engine/runner.py", f"REGISTRY = {{'Whale': ('{MODULE}.runtime', 'Fast')}}\n", ImportForm.NAMED),
         ("engine/runner.py", f"REGISTRY = {{'Whale': '{MODULE}.runtime:Fast'}}\n", ImportForm.NAMED),
-        ("engine/runner.py", f"import sys\nm = sys.modules.get('{MODULE}.runtime')\n", ImportForm.NAMED),
+        ("engine/runner.py", f"import sys\nm = sys.modules.get('{MODULE}.runtime')\n", ImportForm.DYNAMIC),
         ("engine/runner.py", f"@register('{MODULE}.runtime')\ndef f():\n    pass\n", ImportForm.NAMED),
         ("engine/runner.py", f"match x:\n    case 1:\n        import {MODULE}\n", ImportForm.STATIC),
     ],
@@ -108,6 +108,80 @@ def test_an_import_of_the_subject_is_found_with_its_form(path: str, text: str, f
 )
 def test_what_is_no_import_of_the_subject_is_let_be(path: str, text: str) -> None:
     assert inward(path, text) == ()
+
+
+TYPES = f"    from {MODULE}.runtime import read\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"TYPE_CHECKING = True\nif TYPE_CHECKING:\n{TYPES}",
+        f"from typing import TYPE_CHECKING\nTYPE_CHECKING = True\nif TYPE_CHECKING:\n{TYPES}",
+        f"from engine.runner import TYPE_CHECKING\nif TYPE_CHECKING:\n{TYPES}",
+        f"import engine.runner as c\nif c.TYPE_CHECKING:\n{TYPES}",
+        f"import typing\ntyping.TYPE_CHECKING = True\nif typing.TYPE_CHECKING:\n{TYPES}",
+        f"import typing\nif False == typing.TYPE_CHECKING:\n{TYPES}",
+    ],
+)
+def test_a_condition_that_only_looks_like_type_checking_runs(text: str) -> None:
+    assert ImportForm.TYPES_ONLY not in {found.form for found in inward("engine/layers.py", text)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import engine.models.whale\ndef f():\n    return engine.models.whale.fast.runtime.read\n",
+        "from engine.models import whale\ndef f():\n    return whale.fast.runtime.read\n",
+        "import importlib\nm = importlib.import_module('.'.join(['engine', 'models', 'whale', 'fast', 'runtime']))\n",
+        "import importlib\nm = importlib.import_module('engine.models.{}.fast.runtime'.format('whale'))\n",
+        "import importlib\nm = importlib.import_module('engine.models.%s.fast.runtime' % 'whale')\n",
+        "from importlib import import_module as load\nP = 'engine.models.whale'\nm = load(P + '.fast.runtime')\n",
+        "import sys\nm = sys.modules[f'engine.models.whale.fast.runtime']\n",
+        f"from {MODULE.replace('fast', chr(0xFF46) + 'ast')} import runtime\n",
+    ],
+    ids=["chain", "chain from", "join", "format", "percent", "alias", "modules", "full-width letter"],
+)
+def test_a_way_round_the_import_statement_is_found(text: str) -> None:
+    assert MODULE in {found.target.removesuffix(".runtime") for found in inward("engine/layers.py", text)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"exec('from {MODULE}.runtime import read')\n",
+        "import runpy\nrunpy.run_path('/srv/engine/models/whale/fast/runtime.py')\n",
+        "MODELS = {'A': ('whale.fast.runtime', 'read')}\n",
+    ],
+    ids=["exec", "path", "end of the name"],
+)
+def test_a_text_that_may_lead_into_the_subject_is_open(text: str) -> None:
+    assert [f for f in inward("engine/layers.py", text) if f.target.startswith("(")]
+
+
+def test_an_attribute_of_that_name_of_something_else_is_no_reach() -> None:
+    assert not inward(
+        "engine/layers.py", "import torch\ndef f(x):\n    return torch.fast.runtime(x.fast.runtime)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("from engine import runner\nx = getattr(runner, '_secret')\n", "engine.runner._secret"),
+        ("import sys\nx = sys.modules['engine.runner']\n", "engine.runner"),
+        ("import engine\nx = engine.runner.step\n", "engine.runner.step"),
+        (
+            "import importlib\ndef f(n):\n    return importlib.import_module('engine.' + n)\n",
+            "('engine.' + n)",
+        ),
+    ],
+)
+def test_what_the_subject_takes_on_a_way_round_is_listed(text: str, target: str) -> None:
+    files = {**FILES, "engine/__init__.py": "", f"{FAST}/extra.py": text}
+    tree = SourceTree({path: content.encode() for path, content in files.items()})
+    reaches = Reaches(tree, frozenset(p for p in files if p.startswith(f"{FAST}/")), lambda _path: False)
+    assert target in {found.target for found in reaches.outward(("engine",))}
 
 
 def test_a_name_that_another_module_has_from_the_subject_is_a_reach() -> None:
