@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bundles.contents import (
@@ -47,18 +47,25 @@ RenderReport = Callable[[Bundle], str]
 class EvidenceStore:
     """An append-only folder of evidence: what `add` has returned survives a crash or an interrupt.
 
+    Args:
+        folder: Made where it is missing.
+        replace: Whether an earlier bundle is removed.
+        kept: The records that the folder holds already, all of them and in order, where it is taken up again.
+
     Raises:
         ConfigurationError: the folder holds something already and `replace` is off, or holds files of others.
     """
 
-    def __init__(self, folder: Path, *, replace: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, replace: bool = False, kept: Sequence[AnyEvidence] | None = None
+    ) -> None:
         if folder.exists() and not folder.is_dir():
             raise ConfigurationError(
                 "out-not-a-folder", f"{folder} is a file.", "Give another place with --out."
             )
         if replace and folder.is_dir():
             remove_bundle(folder)
-        if folder.is_dir() and any(folder.iterdir()):
+        if kept is None and folder.is_dir() and any(folder.iterdir()):
             raise ConfigurationError(
                 "out-not-empty",
                 f"{folder} is not empty.",
@@ -66,7 +73,7 @@ class EvidenceStore:
             )
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._records: dict[str, AnyEvidence] = {}
+        self._records: dict[str, AnyEvidence] = {record.id: record for record in kept or ()}
 
     @property
     def records(self) -> tuple[AnyEvidence, ...]:

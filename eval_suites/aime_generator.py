@@ -58,13 +58,13 @@ def _step(rng: random.Random) -> Draft:
 
 
 def _sum(rng: random.Random) -> Draft:
-    a, b = rng.randint(0, 99), rng.randint(0, 99)
+    a, b = rng.randint(0, 49), rng.randint(0, 49)
     thing = made_up_word(rng, 2)
     return (a, b), a + b, f"One box holds {a} {thing}, one holds {b}. How many in all?"
 
 
 def _difference(rng: random.Random) -> Draft:
-    a, b = sorted((rng.randint(0, 99), rng.randint(0, 99)), reverse=True)
+    a, b = sorted((rng.randint(0, 49), rng.randint(0, 49)), reverse=True)
     thing = made_up_word(rng, 2)
     return (a, b), a - b, f"Of {a} {thing}, {b} are sold. How many are left?"
 
@@ -73,7 +73,9 @@ def _chain(rng: random.Random) -> Draft:
     total = start = rng.randint(100, 500)
     steps = []
     for _ in range(rng.randint(3, 5)):
-        step = rng.choice([s for s in (rng.randint(1, 99), -rng.randint(1, 99)) if 0 <= total + s <= LARGEST_ANSWER])
+        step = rng.choice(
+            [s for s in (rng.randint(1, 99), -rng.randint(1, 99)) if 0 <= total + s <= LARGEST_ANSWER]
+        )
         steps.append(step)
         total += step
     listed = ", then ".join(f"{'add' if step > 0 else 'take'} {abs(step)}" for step in steps)
@@ -153,7 +155,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=100, help="rows (default: 100)")
     parser.add_argument("--kinds", nargs="+", choices=tuple(KINDS), default=tuple(KINDS), help="default: all")
     parser.add_argument("--stream", choices=get_args(Stream), default="evaluation")
-    parser.add_argument("--questions", type=int, default=0, help="write chats of so many problems instead of rows")
+    parser.add_argument(
+        "--questions", type=int, default=0, help="write chats of so many problems instead of rows"
+    )
     options = vars(parser.parse_args())
     questions = options.pop("questions")
     rows = generate_chats(**options, questions=questions) if questions else generate_rows(**options)

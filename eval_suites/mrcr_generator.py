@@ -27,7 +27,7 @@ GENRES = (
     "speech", "recipe", "diary", "prayer", "slogan", "verse", "legend", "report",
 )  # fmt: skip
 NEEDLES = (2, 4, 8)
-_BODY_WORDS = (5, 8)
+_BODY_WORDS = (3, 6)
 _ORDINALS = {1: "1st", 2: "2nd", 3: "3rd"}
 
 Message = dict[str, Any]
@@ -56,7 +56,10 @@ class Turn:
     @property
     def messages(self) -> list[Message]:
         """The turn as chat messages."""
-        return [{"role": "user", "content": f"Write: {self.kind}."}, {"role": "assistant", "content": self.text}]
+        return [
+            {"role": "user", "content": f"Write: {self.kind}."},
+            {"role": "assistant", "content": self.text},
+        ]
 
 
 def generate_rows(
@@ -70,7 +73,7 @@ def generate_rows(
     Args:
         seed: The same arguments give the same rows.
         count: How many.
-        num_bytes: Upper bound of the bytes of all prompt messages; the last turn that would pass it is left out.
+        num_bytes: Upper bound of the bytes of all prompt messages; they are fewer by less than a turn.
         needles: Texts of the wanted kind; any number from 1, published are 2, 4 and 8.
         stream: Rows of one stream never occur in the other.
 
@@ -117,7 +120,10 @@ def generate_chats(
         for _ in range(questions):
             wanted = rng.choice(needle_turns if rng.random() < 0.6 else turns)
             prefix = random_prefix(rng)
-            messages += [_question(wanted, prefix), {"role": "assistant", "content": prefix + wanted.text} | _weight(1)]
+            messages += [
+                _question(wanted, prefix),
+                {"role": "assistant", "content": prefix + wanted.text} | _weight(1),
+            ]
         yield {"messages": messages}
 
 
@@ -132,7 +138,7 @@ def _needle_kind(turns: list[Turn]) -> str:
 
 def _question(wanted: Turn, prefix: str) -> Message:
     ordinal = _ORDINALS.get(wanted.ordinal, f"{wanted.ordinal}th")
-    content = f"Put {prefix} before the {ordinal} {wanted.kind}. Write nothing else."
+    content = f"Put {prefix} before the {ordinal} {wanted.kind}. Nothing else."
     return {"role": "user", "content": content}
 
 
@@ -145,15 +151,13 @@ def _conversation(rng: random.Random, num_bytes: int, needles: int) -> list[Turn
     if room < 0:
         raise ValueError(f"num_bytes: got {num_bytes}, which does not hold {needles} needles and a question")
     used = {(genre, topic)}
-    while True:
+    while room >= 0:
         kind = _distractor_kind(rng, genre, topic)
-        draft = (*kind, _body(rng))
-        room -= _num_bytes(draft)
-        if room < 0:
-            break
         if kind not in used:
             used.add(kind)
-            drafts.append(draft)
+            drafts.append((*kind, _body(rng)))
+            room -= _num_bytes(drafts[-1])
+    drafts.pop()
     rng.shuffle(drafts)
     seen: Counter[tuple[str, str]] = Counter()
     turns = []
@@ -187,10 +191,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m eval_suites.mrcr_generator", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--count", type=int, default=100, help="rows (default: 100)")
-    parser.add_argument("--num-bytes", type=int, default=1024, help="bytes of a prompt, at most (default: 1024)")
+    parser.add_argument(
+        "--num-bytes", type=int, default=1024, help="bytes of a prompt, at most (default: 1024)"
+    )
     parser.add_argument("--needles", type=int, choices=NEEDLES, default=2)
     parser.add_argument("--stream", choices=get_args(Stream), default="evaluation")
-    parser.add_argument("--questions", type=int, default=0, help="write chats with so many questions instead of rows")
+    parser.add_argument(
+        "--questions", type=int, default=0, help="write chats with so many questions instead of rows"
+    )
     options = vars(parser.parse_args())
     questions = options.pop("questions")
     rows = generate_chats(**options, questions=questions) if questions else generate_rows(**options)

@@ -51,15 +51,23 @@ def cli() -> None:
 @cli.command(epilog=_EPILOG)
 @change_options
 @option("--out", "Folder of the bundle.", type=PATH, default=Path("fasttrack-out"), show_default=True)
+@option(
+    "--resume", "Finish what a killed run began in --out; what it recorded is not run again.", is_flag=True
+)
 @profile_option
 @python_option
 @report_output_options
-def validate(out: Path, python: Path, profile: Profile, **options: Any) -> CommandResult:
+def validate(out: Path, python: Path, profile: Profile, resume: bool, **options: Any) -> CommandResult:
     """Collect the evidence for a change, judge it and write the bundle."""
     from harness import app
 
     asked = ValidateOptions(
-        change=change(options), out=out, output=output(options), python=python, profile=profile
+        change=change(options),
+        out=out,
+        output=output(options),
+        python=python,
+        profile=profile,
+        resume=resume,
     )
     return app.validate(asked)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 
 from harness.config_fields import BadField, suggestion
+from harness.model.evals import EvalSource, EvalsSection
 from harness.model.globs import glob_problem, literal_parts
 from harness.model.kernels import KernelsSection
 from harness.model.manifest import DispatchSection, Manifest, PathsSection
@@ -30,6 +32,7 @@ def manifest_problems(manifest: Manifest) -> list[BadField]:
     if nano is not None and not any("{out}" in argument for argument in nano.build):
         problems.append(BadField("models.nano.build", "no {out}", "{out} where the folder's name belongs"))
     problems += kernel_problems(manifest.kernels)
+    problems += _eval_problems(manifest.evals, manifest.scope.max_context)
     return problems + list(_performance_problems(manifest))
 
 
@@ -121,6 +124,28 @@ def _read_problems(manifest: Manifest) -> Iterator[BadField]:
     for path, target in _numbered("switch.reads", manifest.switch.reads):
         if not _TARGET.fullmatch(target):
             yield BadField(path, f'"{target}"', '"module:function", "module:Class" or "module:NAME"')
+
+
+def _eval_problems(evals: EvalsSection, max_context: int) -> Iterator[BadField]:
+    sources: dict[str, EvalSource] = {"evals.mrcr": evals.mrcr, "evals.aime": evals.aime}
+    for name, source in sources.items():
+        if source.hub and source.path:
+            yield BadField(f"{name}.path", f'"{source.path}"', "either hub or path")
+        if bool(source.hub) != bool(source.revision):
+            got = f'"{source.revision}"' if source.revision else "nothing"
+            yield BadField(f"{name}.revision", got, "the data set's commit, together with hub")
+    paths = [(f"{name}.path", source.path) for name, source in sources.items()]
+    paths += [(f"evals.lm_eval[{i}].include_path", task.include_path) for i, task in enumerate(evals.lm_eval)]
+    for path, value in paths:
+        if value.startswith("/") or ".." in value.split("/"):
+            yield BadField(path, f'"{value}"', "a path inside the repository")
+    lengths = evals.mrcr.lengths
+    if any(b <= a for a, b in pairwise((0, *lengths))) or (lengths and lengths[-1] > max_context):
+        yield BadField(
+            "evals.mrcr.lengths",
+            str(list(lengths)),
+            f"ascending lengths up to {max_context}, scope.max_context",
+        )
 
 
 def _performance_problems(manifest: Manifest) -> Iterator[BadField]:

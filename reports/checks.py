@@ -10,6 +10,7 @@ from bundles.contents import Bundle
 from bundles.layout import JUDGEMENT
 from harness.model.judgement import CheckSummary
 from harness.model.words import Outcome, Principle, Tier
+from reports.evaluation import ItemShelf
 from reports.findings import FindingView, view_finding
 from reports.marks import WORST_FIRST
 from reports.shown import Count, Shown, clip, pointer, visible
@@ -95,8 +96,10 @@ class PrincipleSection:
 def view_checks(bundle: Bundle, help_: CheckHelp, evidence: Mapping[str, str]) -> tuple[CheckCard, ...]:
     """A card for every check of the judgement, in its order."""
     findings: dict[str, list[tuple[int, FindingView]]] = {c.check: [] for c in bundle.judgement.checks}
+    shelf = ItemShelf(bundle)
     for index, finding in enumerate(bundle.judgement.findings):
-        findings[finding.check].append((index, view_finding(finding, index, evidence)))
+        view = view_finding(finding, index, evidence, shelf.view_items(finding, index))
+        findings[finding.check].append((index, view))
     return tuple(
         _view_check(summary, index, findings[summary.check], help_)
         for index, summary in enumerate(bundle.judgement.checks)

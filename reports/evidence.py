@@ -14,12 +14,14 @@ from harness.model.evidence import (
     CoverageEvidence,
     DefaultOffEvidence,
     EnvironmentEvidence,
+    EvalSetEvidence,
     GapEvidence,
     HandoverEvidence,
     HooksEvidence,
     ImportsEvidence,
     KernelAuditEvidence,
     KernelCompilationEvidence,
+    KernelSourcesEvidence,
     LedgerEvidence,
     OwnersEvidence,
     ProbeEvidence,
@@ -27,6 +29,7 @@ from harness.model.evidence import (
     SubjectEvidence,
     SuiteEvidence,
     SurfaceEvidence,
+    TaskScoresEvidence,
     TimingEvidence,
     WaitSourceEvidence,
 )
@@ -161,6 +164,20 @@ def _facts(file: EvidenceFile) -> list[Fact]:
             shown.value("suite", "suite", record.suite)
             shown.value("arm", "arm", record.arm)
             shown.length("items", "items", len(record.items))
+            if record.perturbation:
+                shown.value("made wrong on purpose", "perturbation", record.perturbation)
+                shown.value("results made wrong", "num_perturbed_calls", record.num_perturbed_calls)
+        case EvalSetEvidence():
+            shown.value("suite", "suite", record.suite)
+            shown.value("source", "source", record.source)
+            shown.value("grader", "grader", record.grader)
+            shown.length("questions", "rows", len(record.rows))
+            shown.value("left out", "num_left_out", record.num_left_out)
+        case TaskScoresEvidence():
+            shown.value("suite", "suite", record.suite)
+            shown.value("arm", "arm", record.arm)
+            shown.value("scored by", "library", record.library)
+            shown.length("scores", "scores", len(record.scores))
         case CoverageEvidence():
             shown.value("arm", "arm", record.arm)
             shown.length("files", "files", len(record.files))
@@ -181,6 +198,9 @@ def _facts(file: EvidenceFile) -> list[Fact]:
         case WaitSourceEvidence():
             shown.value("files searched", "num_files", record.num_files)
             shown.length("waits", "statements", len(record.statements))
+        case KernelSourcesEvidence():
+            shown.value("files searched", "num_files", record.num_files)
+            shown.length("files with kernels", "files", len(record.files))
         case PythonEffectsEvidence():
             shown.value("commit", "commit", record.commit)
             shown.length("files read", "files", len(record.files))

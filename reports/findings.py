@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bundles.layout import JUDGEMENT
 from harness.model.finding import Finding, Location, Measurement
 from harness.model.words import Outcome
+from reports.evaluation import ItemView
 from reports.interval import IntervalFigure, draw_interval
 from reports.shown import Shown, format_number, format_together, pointer, visible
 
@@ -43,10 +44,14 @@ class FindingView:
     """The same for machines: the path and the lines as the finding has them."""
     evidence: tuple[Shown, ...]
     measurements: tuple[MeasurementView, ...]
+    items: tuple[ItemView, ...]
+    """Answers that the arms score differently."""
     details: tuple[Shown, ...]
 
 
-def view_finding(finding: Finding, index: int, anchors: Mapping[str, str]) -> FindingView:
+def view_finding(
+    finding: Finding, index: int, anchors: Mapping[str, str], items: tuple[ItemView, ...] = ()
+) -> FindingView:
     """The view of the finding at a place of the judgement; `anchors` leads from evidence id to its entry."""
 
     def show(text: str, *parts: str | int, href: str = "") -> Shown:
@@ -72,6 +77,7 @@ def view_finding(finding: Finding, index: int, anchors: Mapping[str, str]) -> Fi
             view_measurement(m, pointer(JUDGEMENT, "findings", index, "measurements", i))
             for i, m in enumerate(finding.measurements)
         ),
+        items=items,
         details=tuple(show(line, "details", i) for i, line in enumerate(finding.details)),
     )
 

@@ -23,6 +23,8 @@ from reports.view import ReportView
 NUM_CLAIMS_AT_TOP = 5
 NUM_ASKS_AT_TOP = 3
 NUM_LIMITS_AT_TOP = 6
+NUM_NUMBERS_OPEN = 8
+"""Numbers of a finding that are shown before the rest is folded."""
 _CODE = re.compile(r"`([^`\n]+)`")
 
 
@@ -68,6 +70,7 @@ def _environment() -> jinja2.Environment:
         NUM_CLAIMS_AT_TOP=NUM_CLAIMS_AT_TOP,
         NUM_ASKS_AT_TOP=NUM_ASKS_AT_TOP,
         NUM_LIMITS_AT_TOP=NUM_LIMITS_AT_TOP,
+        NUM_NUMBERS_OPEN=NUM_NUMBERS_OPEN,
     )
     return environment
 

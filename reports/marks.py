@@ -118,6 +118,8 @@ OTHER_WORDS = {
     "interval": "The range that holds the true value at the policy's confidence level, given the spread that was seen.",
     "margin": "How far from the baseline a number may lie; the whole interval must lie on the good side of it.",
     "n": "Independent units behind a number: prompts, items or timed blocks, never tokens or steps of one of them.",
+    "A/A": "A second baseline run against the first: how far one engine differs from itself.",
+    "negative control": "The same questions while the candidate is made wrong on purpose: the suite must notice.",
     "required": "The policy asks for this check. Others are advisory: they are shown and do not change the verdict.",
     "evidence": "A record of what was run and seen, named by the digest of its content.",
 }

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness.app.recorder import Recorder, utc_now
+from harness.app.arm_evidence import ArmServerRecord, keep_started, record_server
+from harness.app.recorder import Recorder
 from harness.engine.arm_spec import ArmSpec
 from harness.engine.client import CompletionClient
-from harness.engine.coverage_reader import read_coverage
-from harness.engine.ledger_reader import LedgerReading, read_ledger
 from harness.engine.server import ArmServer
 from harness.model.completion import Completer
-from harness.model.errors import EngineError, EvidenceError
-from harness.model.evidence import ArmEvidence, CoverageEvidence, LedgerEvidence
+from harness.model.errors import EngineError
+from harness.model.evaluation import ChatMessage
 from harness.model.manifest import Manifest
-from harness.model.words import Arm, Tier
+from harness.model.words import Arm
 
 TokenIds = tuple[int, ...]
 
@@ -58,8 +58,23 @@ class ArmSession(Protocol):
         """The served model's tokens of `text`, nothing added."""
         ...
 
+    def count_prompt(self, messages: Sequence[ChatMessage]) -> int:
+        """The served model's tokens of a conversation, as its chat template renders it."""
+        ...
+
     def begin_suite(self, name: str) -> None:
         """Lines that run from now on are counted for this suite."""
+        ...
+
+    def perturb(self, amplitude: float, seed: int) -> int:
+        """Makes what the specialised code returns noisy from now on; 0 ends it and empties the prefix cache.
+
+        Returns the calls that the last noise changed.
+        """
+        ...
+
+    def end_suite(self) -> None:
+        """What the suite left in the worker is on disk, should the run be killed."""
         ...
 
     def end_coverage(self) -> None:
@@ -107,7 +122,8 @@ class EngineSession:
             ledger_dir=plan.workdir,
             nonce=self._nonce,
             max_model_len=manifest.nano_model.max_model_len,
-            max_num_seqs=manifest.scope.max_batch,
+            # One request more than declared: a batch beyond the scope really occurs.
+            max_num_seqs=manifest.scope.max_batch + 1,
             additional_config=additional_config(manifest, plan.arm),
             engine_args=manifest.nano_model.engine_args,
             coverage_globs=manifest.coverage.cpu if plan.with_coverage else (),
@@ -131,6 +147,10 @@ class EngineSession:
     @property
     def completer(self) -> Completer:
         """The client; raises `EngineError` before the server is ready."""
+        return self._started_client
+
+    @property
+    def _started_client(self) -> CompletionClient:
         if self._client is None:
             raise EngineError("engine-not-started", f"{self._plan.arm}: the engine is not running")
         return self._client
@@ -145,16 +165,31 @@ class EngineSession:
             raise
         self.ready_s = self._server.ready_s
         self._client = CompletionClient(self._server)
+        keep_started(self._record, self._spec.ledger_dir)
 
     def tokenize(self, text: str) -> TokenIds:
         """Tokens by the server's own tokenizer, no special tokens added."""
-        if self._client is None:
-            raise EngineError("engine-not-started", f"{self._plan.arm}: the engine is not running")
-        return self._client.tokenize(text)
+        return self._started_client.tokenize(text)
+
+    def count_prompt(self, messages: Sequence[ChatMessage]) -> int:
+        """Tokens of a conversation by the server's own tokenizer and chat template."""
+        return self._started_client.count_prompt(messages)
 
     def begin_suite(self, name: str) -> None:
         """Tells the worker which suite is running."""
         self._server.rpc("fasttrack_suite", name)
+
+    def perturb(self, amplitude: float, seed: int) -> int:
+        """Tells every worker; the fewest calls that any of them changed."""
+        targets = self._plan.manifest.dispatch.specialized_code
+        answers = self._server.rpc("fasttrack_perturb", str(amplitude), str(seed), *targets)
+        if amplitude == 0:
+            self._server.reset_prefix_cache()
+        return min((int(answer["num_perturbed_calls"]) for answer in answers), default=0)
+
+    def end_suite(self) -> None:
+        """Saves coverage; the ledger is on disk as it is made."""
+        self._save_coverage()
 
     def end_coverage(self) -> None:
         """Saves coverage and takes the trace function out of the worker."""
@@ -191,27 +226,31 @@ class EngineSession:
         self._closed = True
         died = self._client is not None and not self._server.is_running and not self._killed
         self._wind_down(recorder)
-        reading = read_ledger(self._spec.ledger_dir, self._nonce)
         if died:
             self._failure = "the engine died before it was stopped"
         elif self._killed:
             self._failure = "stopped before its work was done"
         if died and not self._log_tail:
             self._log_tail = self._server.log_tail
-        self._record_arm(recorder, reading)
-        if reading.rows:
-            recorder.record(
-                LedgerEvidence(
-                    tier=Tier.CPU,
-                    recorded_at=utc_now(),
-                    hardware=recorder.hardware,
-                    command=self.command,
-                    arm=self._plan.arm,
-                    rows=reading.rows,
-                )
-            )
-        if self._plan.with_coverage and self._client is not None:
-            self._record_coverage(recorder)
+        record_server(
+            self._record,
+            self._spec.ledger_dir,
+            self._plan.import_path,
+            recorder,
+            failure=self._failure,
+            log_tail=self._log_tail,
+        )
+
+    @property
+    def _record(self) -> ArmServerRecord:
+        return ArmServerRecord(
+            arm=self._plan.arm,
+            nonce=self._nonce,
+            command=self.command,
+            additional_config=dict(self._spec.additional_config),
+            ready_s=self.ready_s,
+            coverage_globs=self._spec.coverage_globs,
+        )
 
     def _wind_down(self, recorder: Recorder) -> None:
         try:
@@ -224,45 +263,6 @@ class EngineSession:
             if self._client is not None:
                 self._client.close()
             self._server.stop()
-
-    def _record_arm(self, recorder: Recorder, reading: LedgerReading) -> None:
-        recorder.record(
-            ArmEvidence(
-                tier=Tier.CPU,
-                recorded_at=utc_now(),
-                hardware=recorder.hardware,
-                command=self.command,
-                arm=self._plan.arm,
-                additional_config=dict(self._spec.additional_config),
-                started=self._client is not None,
-                ready_s=None if self.ready_s is None else round(self.ready_s, 1),
-                failure=self._failure,
-                log_tail=self._log_tail,
-                proof=reading.proof,
-                ledger_problems=reading.problems,
-                ledger_notes=reading.notes,
-                imported=reading.imported,
-                modules=reading.modules,
-            )
-        )
-
-    def _record_coverage(self, recorder: Recorder) -> None:
-        globs = self._plan.manifest.coverage.cpu
-        try:
-            files = read_coverage(self._spec.ledger_dir, self._plan.import_path, globs)
-        except EvidenceError as error:
-            recorder.gap(Tier.CPU, f"coverage of {self._plan.arm}", error.message, broke=True)
-            return
-        recorder.record(
-            CoverageEvidence(
-                tier=Tier.CPU,
-                recorded_at=utc_now(),
-                hardware=recorder.hardware,
-                command=self.command,
-                arm=self._plan.arm,
-                files=files,
-            )
-        )
 
 
 def open_session(plan: ArmPlan) -> ArmSession:

@@ -17,21 +17,30 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eval_suites.prompts import select_prompts
 from eval_suites.suite import Suite, run_suite
 from harness.app.arm_session import ArmPlan, ArmSession, open_session
+from harness.app.decode_timing import collect_timing
+from harness.app.evaluations import collect_eval_sets
+from harness.app.lm_eval_tasks import collect_tasks
+from harness.app.negative_control import collect_control
 from harness.app.probes import ProbeRun, collect_probes
 from harness.app.recorder import Recorder, utc_now
-from harness.app.suite_plan import SEED, CpuSizes, SuiteBuilder
+from harness.app.suite_plan import CpuSizes, EvalRows, SuiteBuilder, load_eval_rows
 from harness.engine.arm_spec import PASSED_ON
 from harness.model.change import Change
 from harness.model.errors import EngineError
-from harness.model.evidence import SuiteEvidence
+from harness.model.evidence import (
+    DefaultOffEvidence,
+    EvidenceSet,
+    HandoverEvidence,
+    ProbeEvidence,
+    SuiteEvidence,
+)
 from harness.model.manifest import Manifest
 from harness.model.words import Arm, Tier
-from perf_sweeps.decode_latency import time_decode
 
 BUILD_TIMEOUT_S = 300
+NOT_IN_PROFILE = "not in this profile (ask for --profile full)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +55,10 @@ class CpuRun:
     """The same of the merge base; empty where it has none."""
     change: Change
     workdir: Path
+    data_root: Path
+    """The folder that the manifest's paths of data sets are relative to."""
+    tasks_root: Path
+    """The folder with the lm-eval tasks of the merge base."""
     arms: tuple[Arm, ...] = tuple(Arm)
     sizes: CpuSizes = field(default_factory=CpuSizes)
     open_session: Callable[[ArmPlan], ArmSession] = open_session
@@ -58,8 +71,10 @@ def collect_cpu_tier(run: CpuRun) -> None:
     """Collects all that the cpu tier can show about the change.
 
     Interrupted or failing half-way, it stops every server, keeps what was recorded and records the gaps; a
-    `KeyboardInterrupt` is raised again afterwards.
+    `KeyboardInterrupt` is raised again afterwards. Data sets are read before anything is started: a
+    `ConfigurationError` says what is wrong with them.
     """
+    rows = load_eval_rows(run.manifest, run.data_root)
     try:
         model_dir = build_checkpoint(run)
     except EngineError as error:
@@ -69,10 +84,26 @@ def collect_cpu_tier(run: CpuRun) -> None:
     pool = ThreadPoolExecutor(max_workers=len(run.arms))
     try:
         if Arm.CANDIDATE in run.arms:
-            run.collect_probes(probe_run(run, model_dir))
+            if has_probes(run.recorder.evidence):
+                run.recorder.progress.say("the scripted runs are in evidence")
+            elif run.sizes.with_probes:
+                run.collect_probes(probe_run(run, model_dir))
+            else:
+                for what in ("probe", "default off"):
+                    run.recorder.gap(Tier.CPU, what, NOT_IN_PROFILE, broke=False)
         start_arms(run, model_dir, sessions, pool)
-        collect_suites(run, sessions, pool)
-        collect_timing(run, sessions)
+        collect_suites(run, sessions, pool, rows)
+        collect_tasks(
+            run.manifest.evals.lm_eval,
+            run.recorder,
+            sessions,
+            root=run.tasks_root,
+            concurrency=min(4, run.manifest.scope.max_batch),
+        )
+        if run.sizes.timing_pairs:
+            collect_timing(run.manifest, run.recorder, run.sizes, sessions)
+        else:
+            run.recorder.gap(Tier.CPU, "timing", NOT_IN_PROFILE, broke=False)
     except EngineError as error:
         run.recorder.broken(Tier.CPU, "the rest of the run", error)
     except KeyboardInterrupt:
@@ -87,6 +118,13 @@ def collect_cpu_tier(run: CpuRun) -> None:
         pool.shutdown(wait=True, cancel_futures=True)
         for session in sessions.values():
             session.close(run.recorder)
+
+
+def has_probes(evidence: EvidenceSet) -> bool:
+    """Whether the scripted runs have left all that they leave."""
+    sides = {record.side for record in evidence.of(DefaultOffEvidence, tier=Tier.CPU)}
+    found = (evidence.of(ProbeEvidence, tier=Tier.CPU), evidence.of(HandoverEvidence, tier=Tier.CPU))
+    return all(found) and sides == {"base", "head"}
 
 
 def probe_run(run: CpuRun, model_dir: Path) -> ProbeRun:
@@ -177,7 +215,9 @@ def start_arms(
     list(pool.map(start, run.arms))
 
 
-def collect_suites(run: CpuRun, sessions: Mapping[Arm, ArmSession], pool: ThreadPoolExecutor) -> None:
+def collect_suites(
+    run: CpuRun, sessions: Mapping[Arm, ArmSession], pool: ThreadPoolExecutor, rows: EvalRows
+) -> None:
     """Puts the arms through all suites; the baseline goes first where others walk its continuations."""
     alive = [arm for arm in run.arms if arm in sessions and sessions[arm].alive]
     if not alive:
@@ -197,7 +237,8 @@ def collect_suites(run: CpuRun, sessions: Mapping[Arm, ArmSession], pool: Thread
         return
     forced = builder.teacher_forced(greedy.items)
     walked = builder.full_context([item.token_ids for item in full.items])
-    shared = [builder.sampling(), builder.structured()]
+    evaluations = collect_eval_sets(run.recorder, builder, sessions[alive[0]].count_prompt, rows)
+    shared = [builder.sampling(), builder.structured(), builder.features(greedy.items), *evaluations]
     jobs = {Arm.BASELINE: [forced, *shared]} | {
         arm: [first_round[0], walked, forced, *shared] for arm in others
     }
@@ -205,6 +246,11 @@ def collect_suites(run: CpuRun, sessions: Mapping[Arm, ArmSession], pool: Thread
     def put_through(arm: Arm) -> None:
         for suite in jobs[arm]:
             run_on(run, sessions, arm, suite)
+        session = sessions.get(Arm.CANDIDATE)
+        if arm is Arm.CANDIDATE and session is not None:
+            for control in builder.controls(evaluations):
+                if session.alive and not run.stopping.is_set():
+                    collect_control(run.recorder, session, control)
 
     list(pool.map(put_through, [arm for arm in run.arms if arm in jobs]))
 
@@ -222,6 +268,7 @@ def run_on(run: CpuRun, sessions: Mapping[Arm, ArmSession], arm: Arm, suite: Sui
     try:
         session.begin_suite(suite.name)
         items = run_suite(suite, session.completer, progress_every(recorder, arm, suite.name))
+        session.end_suite()
     except EngineError as error:
         if not run.stopping.is_set():
             recorder.broken(Tier.CPU, f"suite {suite.name} on {arm}", error)
@@ -251,47 +298,3 @@ def progress_every(recorder: Recorder, arm: Arm, name: str) -> Callable[[int, in
             recorder.progress.say(f"{arm}: {name} {done}/{total}")
 
     return report
-
-
-def collect_timing(run: CpuRun, sessions: Mapping[Arm, ArmSession]) -> None:
-    """Times decode at each batch of the manifest, candidate and A/A, with coverage off and one server busy."""
-    batches = run.manifest.performance.decode_batches
-    missing = [arm for arm in Arm if arm not in sessions or not sessions[arm].alive]
-    if missing:
-        names = ", ".join(missing)
-        run.recorder.gap(Tier.CPU, "timing", f"needs all arms; not running: {names}", broke=False)
-        return
-    for session in sessions.values():
-        session.end_coverage()
-    texts = select_prompts(64, seed=SEED + 4, min_bytes=24, max_bytes=48)
-    prompts = [sessions[Arm.BASELINE].tokenize(text) for text in texts]
-    completers = {arm: session.completer for arm, session in sessions.items()}
-
-    def wake(awake: Arm) -> None:
-        for arm, session in sessions.items():
-            if arm is not awake:
-                session.pause()
-        sessions[awake].resume()
-
-    for batch in batches:
-        for compares in ((Arm.BASELINE, Arm.BASELINE_AGAIN), (Arm.BASELINE, Arm.CANDIDATE)):
-            run.recorder.progress.say(f"timing decode at batch {batch}: {compares[0]} against {compares[1]}")
-            try:
-                cell = time_decode(
-                    completers,
-                    prompts,
-                    compares=compares,
-                    batch=batch,
-                    num_pairs=run.sizes.timing_pairs,
-                    num_tokens=run.sizes.timing_tokens,
-                    tier=Tier.CPU,
-                    hardware=run.recorder.hardware,
-                    recorded_at=utc_now,
-                    wake=wake,
-                )
-            except EngineError as error:
-                run.recorder.broken(
-                    Tier.CPU, f"timing at batch {batch}, {compares[0]} against {compares[1]}", error
-                )
-            else:
-                run.recorder.record(cell)

@@ -10,7 +10,7 @@ from eval_suites.edges import PREFILL_BUDGET, plain_scenarios, verify_scenarios
 from eval_suites.prompts import select_prompts
 from harness.engine.bystander import BYSTANDER_ARGS
 from harness.model.manifest import Manifest
-from harness.model.probe import ProbeEngine, ProbeEvent, ProbePlan, ProbeRequest, Scenario
+from harness.model.probe import LORA, ProbeEngine, ProbeEvent, ProbePlan, ProbeRequest, Scenario
 
 SEED = 20_261
 """Seed of the scenarios' prompts."""
@@ -36,7 +36,8 @@ def plan_probes(
         return ProbePlan(engines=tuple(found), model_dir=str(model_dir), bystander_dir=str(bystander_dir))
 
     beyond = _beyond_engine(manifest, ("--additional-config", switch))
-    return {"candidate": plan([*engines, beyond]), "twin": plan([*off, *twins]), "base": plan(off)}
+    lora = _lora_engine(manifest, ("--additional-config", switch))
+    return {"candidate": plan([*engines, lora, beyond]), "twin": plan([*off, *twins]), "base": plan(off)}
 
 
 def has_model(manifest: Manifest, folder: Path) -> bool:
@@ -69,6 +70,18 @@ def _beyond_engine(manifest: Manifest, switch: Sequence[str]) -> ProbeEngine:
         name="beyond",
         args=_engine_args(manifest, switch, num_drafts=scope.max_draft_tokens),
         scenarios=verify_scenarios(scope, seed=SEED + 10)[:1],
+        watches_state=False,
+        may_refuse=True,
+        within_scope=False,
+    )
+
+
+def _lora_engine(manifest: Manifest, switch: Sequence[str]) -> ProbeEngine:
+    """A deployment for adapters, which no scope declares: it is refused, or its steps fall back."""
+    return ProbeEngine(
+        name=LORA,
+        args=(*_engine_args(manifest, switch, num_drafts=0), "--enable-lora"),
+        scenarios=(_off_scenario(SEED + 22),),
         watches_state=False,
         may_refuse=True,
         within_scope=False,

@@ -9,15 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from bundles.partial import begin
 from bundles.reader import read_bundle
 from bundles.writer import EvidenceStore, seal
 from harness.app.collector import collector_paused
 from harness.app.cpu_tier import CpuRun, collect_cpu_tier
 from harness.app.inward import reading_inward
 from harness.app.judging import check_help, decide, known_checks, render_report
-from harness.app.kernels import KernelRun, collect_kernels
+from harness.app.kernels import KernelRun, collect_kernel_sources, collect_kernels
 from harness.app.reaching import StaticQuestion, collect_outside
 from harness.app.recorder import Progress, Recorder, utc_now
+from harness.app.resuming import RUN_FOLDER, mark_run, recover, reopened
+from harness.app.suite_plan import SIZES
 from harness.config import (
     DEFAULT_MANIFEST,
     DEFAULT_POLICY,
@@ -30,7 +33,7 @@ from harness.facts.environment import can_run, collect_environment
 from harness.facts.git import Repository
 from harness.model.change import EMPTY_TREE, Change
 from harness.model.errors import ConfigurationError
-from harness.model.evidence import ChangedFilesEvidence, SubjectEvidence
+from harness.model.evidence import ChangedFilesEvidence, OwnersEvidence, SubjectEvidence, WaitSourceEvidence
 from harness.model.judgement import Judgement
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
@@ -42,8 +45,6 @@ from reports.markdown import render_markdown
 from reports.sarif import render_sarif
 from reports.text import render_text
 from reports.view import ReportView, build_view
-
-RUN_FOLDER = "fasttrack-run-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +67,7 @@ def read_question(options: ChangeOptions) -> Question:
     manifest_text = configuration_text(
         repository, options.manifest, "manifest", DEFAULT_MANIFEST, change.head
     )
-    # The policy of the merge base: a change must not bring what it is held to.
-    held_by = change.head if change.merge_base == EMPTY_TREE else change.merge_base
-    policy_text = configuration_text(repository, options.policy, "policy", DEFAULT_POLICY, held_by)
+    policy_text = configuration_text(repository, options.policy, "policy", DEFAULT_POLICY, change.held_by)
     manifest = load_manifest(manifest_text)
     policy = load_policy(policy_text, known_checks=known_checks())
     changed = ChangedFilesEvidence(
@@ -117,19 +116,11 @@ def validate(
     """
     question = read_question(options.change)
     progress = Progress(quiet=options.output.quiet)
-    store = EvidenceStore(options.out, replace=True)
-    environment = collect_environment(Tier.STATIC)
-    hardware = f"{environment.cpu}, {environment.num_cores} cores"
-    recorder = Recorder(sink=store, progress=progress, hardware=hardware)
-    recorder.record(environment)
-    recorder.record(question.changed_files)
+    recorder = open_recorder(question, options, progress)
     interrupted = False
     try:
-        static = static_question(question)
-        with collector_paused(), reading_inward(static, recorder):
-            collect_outside(static, recorder)
-        collect_kernels(_kernel_run(question, options), recorder)
-        collect_tiers(question, options.change.tier, recorder, collect_cpu)
+        collect_static(question, options, recorder)
+        collect_tiers(question, options, recorder, collect_cpu)
     except KeyboardInterrupt:
         interrupted = True
         collected = {record.tier for record in recorder.records}
@@ -150,6 +141,43 @@ def validate(
     progress.say(f"report: {options.out / 'report.html'}")
     text = render_judgement(judgement, options.out, options.output)
     return CommandResult(text=text, exit_code=ExitCode.INTERRUPTED if interrupted else judgement.exit_code)
+
+
+def open_recorder(question: Question, options: ValidateOptions, progress: Progress) -> Recorder:
+    """Begins the bundle, or takes up the one that a killed run began, and says on what machine this is."""
+    environment = collect_environment(Tier.STATIC).model_copy(
+        update={"command": ("fasttrack", "validate", "--profile", options.profile)}
+    )
+    about = {"manifest_text": question.manifest_text, "policy_text": question.policy_text}
+    kept = None
+    if options.resume:
+        kept = reopened(options.out, environment, change=question.change, **about)
+        progress.say(f"{len(kept)} records are in evidence")
+    recorder = Recorder(
+        sink=EvidenceStore(options.out, replace=kept is None, kept=kept),
+        progress=progress,
+        hardware=f"{environment.cpu}, {environment.num_cores} cores",
+        records=list(kept or ()),
+    )
+    if kept is None:
+        recorder.record(environment)
+        begin(options.out, change=question.change, **about)
+        recorder.record(question.changed_files)
+    else:
+        recover(options.out, recorder)
+    return recorder
+
+
+def collect_static(question: Question, options: ValidateOptions, recorder: Recorder) -> None:
+    """Collects what text and compilers show, but what is in evidence already."""
+    evidence = recorder.evidence
+    if not evidence.of(OwnersEvidence):
+        static = static_question(question)
+        with collector_paused(), reading_inward(static, recorder):
+            collect_outside(static, recorder)
+            recorder.record(collect_kernel_sources(static))
+    if not evidence.of(WaitSourceEvidence):
+        collect_kernels(_kernel_run(question, options), recorder)
 
 
 def static_question(question: Question) -> StaticQuestion:
@@ -175,12 +203,13 @@ def _kernel_run(question: Question, options: ValidateOptions) -> KernelRun:
 
 
 def collect_tiers(
-    question: Question, tier: Tier, recorder: Recorder, collect_cpu: Callable[[CpuRun], None]
+    question: Question, options: ValidateOptions, recorder: Recorder, collect_cpu: Callable[[CpuRun], None]
 ) -> None:
-    """Collects every tier up to `tier` that this machine can run.
+    """Collects every tier up to the one that was asked for that this machine can run.
 
     Each of the others that the policy requires or the user asked for leaves a gap that says why.
     """
+    tier = options.change.tier
     for wanted in Tier:
         if wanted is Tier.STATIC or (wanted not in question.policy.required and wanted.rank > tier.rank):
             continue
@@ -196,7 +225,8 @@ def collect_tiers(
             remove_abandoned_folders()
             prefix = f"{RUN_FOLDER}{os.getpid()}-"
             with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
-                run_cpu_tier(question, recorder, Path(folder), collect_cpu)
+                mark_run(Path(folder), options.out)
+                run_cpu_tier(question, options, recorder, Path(folder), collect_cpu)
 
 
 def remove_abandoned_folders() -> None:
@@ -208,7 +238,11 @@ def remove_abandoned_folders() -> None:
 
 
 def run_cpu_tier(
-    question: Question, recorder: Recorder, workdir: Path, collect_cpu: Callable[[CpuRun], None]
+    question: Question,
+    options: ValidateOptions,
+    recorder: Recorder,
+    workdir: Path,
+    collect_cpu: Callable[[CpuRun], None],
 ) -> None:
     """Writes both commits' files for the arms to import, records the head's digests, and collects."""
     manifest, change = question.manifest, question.change
@@ -217,11 +251,20 @@ def run_cpu_tier(
     import_path = workdir / "head"
     globs = [f"{root}/**" for root in manifest.paths.import_roots]
     files = question.repository.export(change.head, globs, import_path)
-    recorder.record(SubjectEvidence(tier=Tier.CPU, recorded_at=utc_now(), commit=change.head, files=files))
+    if not recorder.evidence.of(SubjectEvidence):
+        recorder.record(
+            SubjectEvidence(tier=Tier.CPU, recorded_at=utc_now(), commit=change.head, files=files)
+        )
     base_path = workdir / "base"
     base_path.mkdir()
     if change.merge_base != EMPTY_TREE:
         question.repository.export(change.merge_base, globs, base_path)
+    tasks_root = workdir / "tasks"
+    tasks_root.mkdir()
+    # Task definitions can hold code: a change must not bring what it is judged by.
+    tasks = [f"{task.include_path}/**" for task in manifest.evals.lm_eval if task.include_path]
+    if tasks:
+        question.repository.export(change.held_by, tasks, tasks_root)
     collect_cpu(
         CpuRun(
             manifest=manifest,
@@ -230,6 +273,9 @@ def run_cpu_tier(
             import_path=import_path,
             base_path=base_path,
             workdir=arms_folder,
+            data_root=options.change.repo,
+            tasks_root=tasks_root,
+            sizes=SIZES[options.profile],
         )
     )
 

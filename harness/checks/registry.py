@@ -12,6 +12,10 @@ from harness.checks.correctness.cor003_specialized_share import SpecializedShare
 from harness.checks.correctness.cor004_unexecuted_lines import UnexecutedLines
 from harness.checks.correctness.cor005_ledger_alive import LedgerAlive
 from harness.checks.correctness.cor006_hand_over import HandOver
+from harness.checks.correctness.cor007_long_context_retrieval import LongContextRetrieval
+from harness.checks.correctness.cor008_reasoning import Reasoning
+from harness.checks.correctness.cor009_negative_control import NegativeControl
+from harness.checks.correctness.cor010_comparable_answers import ComparableAnswers
 from harness.checks.correctness.kernel_rules import kernel_rule_checks
 from harness.checks.correctness.pdl005_wait_clobbers_memory import WaitClobbersMemory
 from harness.checks.isolation.iso001_changed_paths import ChangedPaths
@@ -29,6 +33,7 @@ from harness.checks.scope.sco001_temperature_sampling import TemperatureSampling
 from harness.checks.scope.sco002_structured_output import StructuredOutput
 from harness.checks.scope.sco003_full_context import FullContext
 from harness.checks.scope.sco004_edges import ScopeEdges
+from harness.checks.scope.sco005_served_features import ServedFeatures
 from harness.model.check import Check
 from harness.model.errors import ConfigurationError
 from harness.model.words import Principle, Tier
@@ -49,12 +54,17 @@ BUILT_IN: tuple[type[Check], ...] = (
     StructuredOutput,
     FullContext,
     ScopeEdges,
+    ServedFeatures,
     TokenLevel,
     GreedyAgreement,
     SpecializedShare,
     UnexecutedLines,
     LedgerAlive,
     HandOver,
+    LongContextRetrieval,
+    Reasoning,
+    NegativeControl,
+    ComparableAnswers,
     WaitClobbersMemory,
     DecodeItl,
     DecodeSpeedup,

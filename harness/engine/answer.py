@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.model.completion import CompletionRequest
-from harness.model.evaluation import Choice, SuiteItem, TokenLogprobs
+from harness.model.evaluation import GIVEN_UP, Choice, SuiteItem, TokenLogprobs
 
 LOWEST_LOGPROB = -9999.0
 """What vLLM writes for a logprob of minus infinity."""
@@ -75,6 +75,17 @@ class Answer:
             if positions and not self._prompt_logprobs:
                 self._prompt_logprobs = [parse_prompt_logprobs(top) for top in positions if top is not None]
 
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that have arrived, over all choices."""
+        return sum(len(choice.token_ids) for choice in self._choices.values())
+
+    def give_up(self) -> None:
+        """The client ends the answer here, before the server does."""
+        for choice in self._choices.values():
+            choice.finish_reason = choice.finish_reason or GIVEN_UP
+        self._num_completion_tokens = self.num_tokens
+
     def item(self, request: CompletionRequest, request_id: str, concurrency: int) -> SuiteItem:
         """The suite item; an answer that is not what was asked for carries an error."""
         first = self._choices.get(0, _Choice())
@@ -107,7 +118,7 @@ class Answer:
         )
 
     def _complaint(self, request: CompletionRequest, first: _Choice) -> str:
-        num_tokens = sum(len(choice.token_ids) for choice in self._choices.values())
+        num_tokens = self.num_tokens
         num_forced = len(request.force_token_ids)
         if not first.finish_reason or self._num_completion_tokens is None:
             return "the answer ends without a finish reason and usage"

@@ -86,6 +86,8 @@ class ArmSpec:
             "--max-logprobs": "20",
             "--logprobs-mode": "raw_logprobs",
             "--generation-config": "vllm",
+            # Named and required tools are constrained by the grammar; the parser's own format is not used for them.
+            "--tool-call-parser": "hermes",
             "--structured-outputs-config": '{"backend":"xgrammar","disable_any_whitespace":true}',
             "--worker-extension-cls": "harness.engine.worker_extension.FasttrackWorkerExtension",
             "--shutdown-timeout": "10",
@@ -96,6 +98,8 @@ class ArmSpec:
             values["--additional-config"] = json.dumps(dict(self.additional_config), sort_keys=True)
         switches = (
             "--enforce-eager",
+            # Without it vLLM (0.32) refuses named and required tools, too.
+            "--enable-auto-tool-choice",
             "--no-enable-log-requests",
             "--disable-uvicorn-access-log",
             "--disable-log-stats",

@@ -15,7 +15,7 @@ import httpx2
 from harness.engine.answer import Answer, parse_json
 from harness.engine.server import ArmServer
 from harness.model.completion import Completer, CompletionRequest
-from harness.model.evaluation import SuiteItem
+from harness.model.evaluation import ChatMessage, SuiteItem
 
 
 class CompletionClient(Completer):
@@ -46,11 +46,16 @@ class CompletionClient(Completer):
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         """The served model's tokens of `text`, no special tokens added; raises EngineError."""
-        body = {
-            "model": self._server.spec.served_model_name,
-            "prompt": text,
-            "add_special_tokens": False,
-        }
+        return self._tokenize({"prompt": text, "add_special_tokens": False})
+
+    def count_prompt(self, messages: Sequence[ChatMessage]) -> int:
+        """Tokens of a conversation as the chat endpoint renders it for an answer; raises EngineError."""
+        return len(
+            self._tokenize({"messages": [m.model_dump() for m in messages], "add_generation_prompt": True})
+        )
+
+    def _tokenize(self, what: Mapping[str, Any]) -> tuple[int, ...]:
+        body = {"model": self._server.spec.served_model_name, **what}
         try:
             answer = self._http.post(f"{self._server.base_url}/tokenize", json=body)
         except httpx2.TransportError as error:
@@ -96,6 +101,9 @@ class CompletionClient(Completer):
             elif request.stream:
                 for event in _events(response.iter_lines()):
                     answer.add(event, (time.perf_counter() - started) * 1000)
+                    if request.give_up_after and answer.num_tokens >= request.give_up_after:
+                        answer.give_up()
+                        return
             else:
                 answer.add(parse_json(response.read().decode(errors="replace")), None)
 

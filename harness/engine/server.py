@@ -158,6 +158,18 @@ class ArmServer:
             raise self.error("engine-rpc", f"{method}: HTTP {answer.status_code}: {answer.text[:300]}")
         return tuple(answer.json()["results"])
 
+    def reset_prefix_cache(self) -> None:
+        """Makes the engine forget what it could reuse of earlier requests; none may be running."""
+        try:
+            answer = self._http.post(f"{self.base_url}/reset_prefix_cache", json={}, timeout=60)
+            is_done = answer.status_code == 200 and answer.json().get("success") is not False
+        except (httpx2.TransportError, ValueError) as error:
+            raise self.error("engine-rpc", f"reset_prefix_cache: {type(error).__name__}.") from error
+        if not is_done:
+            raise self.error(
+                "engine-rpc", f"reset_prefix_cache: HTTP {answer.status_code}: {answer.text[:300]}"
+            )
+
     def pause(self) -> None:
         """Stops every process of the server (SIGSTOP), so that an idle arm takes no time from a timed one."""
         self._tell("pause")

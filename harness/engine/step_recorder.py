@@ -10,6 +10,7 @@ from typing import Any
 
 from harness.engine.import_hook import Wrapper
 from harness.engine.ledger_file import LedgerFile
+from harness.engine.perturb import Perturber
 from harness.engine.step_book import ScheduledRequest, StepBook
 from harness.engine.trace_settings import DecisionTarget
 
@@ -26,6 +27,7 @@ class StepRecorder:
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
         self.book = StepBook()
+        self.perturber = Perturber()
         self.num_steps = 0
         self.ran: dict[str, int] = {}
         self.decisions: list[dict[str, Any]] = []
@@ -35,13 +37,13 @@ class StepRecorder:
         self._duration_ns = 0
 
     def count_wrapper(self, function: Callable[..., Any], target: str) -> Callable[..., Any]:
-        """The function, its calls counted."""
-        ran = self.ran
+        """The function, its calls counted, and its result disturbed while the perturber is on."""
+        ran, perturber = self.ran, self.perturber
 
         @functools.wraps(function)
         def counted(*args: Any, **kwargs: Any) -> Any:
             ran[target] = ran.get(target, 0) + 1
-            return function(*args, **kwargs)
+            return perturber.result_of(target, function(*args, **kwargs))
 
         return counted
 

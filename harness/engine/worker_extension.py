@@ -1,4 +1,4 @@
-"""What the harness can ask of a worker over `/collective_rpc`: the current suite, coverage, signs of life."""
+"""What the harness can ask of a worker over `/collective_rpc`: the suite, coverage, noise on purpose, signs of life."""
 
 from __future__ import annotations
 
@@ -28,6 +28,13 @@ class FasttrackWorkerExtension:
         if tracer.coverage is not None:
             tracer.coverage.switch(suite)
         return {"coverage": tracer.coverage is not None}
+
+    def fasttrack_perturb(self, amplitude: str, seed: str, *targets: str) -> dict[str, Any]:
+        """Puts relative noise on what `targets` return from now on, "0" none; how many calls the last noise changed."""
+        perturber = _tracer().steps.perturber
+        num_calls = perturber.num_calls
+        perturber.switch(float(amplitude), int(seed), targets)
+        return {"num_perturbed_calls": num_calls}
 
     def fasttrack_coverage_stop(self) -> dict[str, Any]:
         """Stops line coverage, so that nothing slows the worker while it is timed."""

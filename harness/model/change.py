@@ -44,3 +44,11 @@ class Change(Record):
     """Globs from `--paths`; empty when the whole diff is judged."""
     uncommitted_files: int = 0
     """Files changed in the working tree and not committed: they are not judged."""
+
+    @property
+    def held_by(self) -> str:
+        """The commit that says what the change is held to: a change must not bring that itself.
+
+        The merge base, or the head where that is judged as wholly new.
+        """
+        return self.head if self.merge_base == EMPTY_TREE else self.merge_base

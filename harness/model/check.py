@@ -8,7 +8,7 @@ from typing import Protocol
 
 from harness.model.change import Change
 from harness.model.evidence import EvidenceSet
-from harness.model.finding import Finding, Location, Measurement
+from harness.model.finding import Finding, ItemScores, Location, Measurement
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
 from harness.model.words import Outcome, Principle, Tier
@@ -65,6 +65,7 @@ class BaseCheck:
         location: Location | None = None,
         evidence: Sequence[str] = (),
         measurements: Sequence[Measurement] = (),
+        items: Sequence[ItemScores] = (),
         details: Sequence[str] = (),
     ) -> Finding:
         """A finding of this check."""
@@ -79,5 +80,6 @@ class BaseCheck:
             location=location,
             evidence=tuple(evidence),
             measurements=tuple(measurements),
+            items=tuple(items),
             details=tuple(details),
         )

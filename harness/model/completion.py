@@ -39,10 +39,14 @@ class CompletionRequest:
     ignore_eos: bool = False
     stream: bool = False
     """Whether tokens are sent as they are made, with their arrival times in the item."""
+    give_up_after: int = 0
+    """Tokens after which the client closes a streamed answer's connection; 0 reads to the end."""
 
     def __post_init__(self) -> None:
         if bool(self.prompt_token_ids) == bool(self.messages):
             raise ValueError(f"{self.item}: a request needs prompt tokens or messages, and not both")
+        if self.give_up_after and not self.stream:
+            raise ValueError(f"{self.item}: only a streamed answer can be given up")
         if self.max_tokens < 1:
             raise ValueError(f"{self.item}: max_tokens is {self.max_tokens}, expected at least 1")
         if len(self.force_token_ids) > self.max_tokens:

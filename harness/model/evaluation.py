@@ -6,6 +6,9 @@ from typing import Literal
 
 from harness.model.record import Record
 
+GIVEN_UP = "given up"
+"""The finish reason of an answer whose client closed the connection."""
+
 
 class ChatMessage(Record):
     """One message of a conversation."""
@@ -91,3 +94,20 @@ class SuiteItem(Record):
     """Arrival of each token at the client since the request was sent, where the suite times."""
     error: str = ""
     """HTTP status and body of a request that failed."""
+
+    @property
+    def num_received_tokens(self) -> int:
+        """Tokens that the client got, over all choices."""
+        return len(self.token_ids) + sum(len(choice.token_ids) for choice in self.choices)
+
+
+class TaskScore(Record):
+    """What lm-eval's own filters and metrics say of one document."""
+
+    task: str
+    """A group of tasks has several."""
+    row: str
+    """The document's number; items of the suite carry it."""
+    filter: str
+    metric: str
+    value: float

@@ -35,6 +35,16 @@ class Measurement(Record):
     """What the number was measured on; empty for numbers that no machine changes."""
 
 
+class ItemScores(Record):
+    """An item of an evaluation that the arms score differently, from 0 to 1."""
+
+    item: str
+    """Its name in the suite's answers."""
+    baseline: float
+    candidate: float
+    baseline_again: float
+
+
 class Finding(Record):
     """One claim about one subject and what the evidence says of it.
 
@@ -55,6 +65,8 @@ class Finding(Record):
     evidence: tuple[str, ...] = ()
     """Identifiers of the evidence records that decided."""
     measurements: tuple[Measurement, ...] = ()
+    items: tuple[ItemScores, ...] = ()
+    """Answers that the arms score differently, for the drill-down; of the suites among `evidence`."""
     details: tuple[str, ...] = ()
     """Further lines for the drill-down: items that differ, files, a traceback."""
 

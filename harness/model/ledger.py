@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -127,12 +128,22 @@ class Served:
         return self.specialized / self.total if self.total else None
 
 
+_CHILD = re.compile(r"\d+_(?=cmpl-|chatcmpl-)")
+
+
+def parent_of(engine_request_id: str) -> str:
+    """The engine's id of the whole request: vLLM schedules each of several choices apart, as `<index>_<id>`."""
+    child = _CHILD.match(engine_request_id)
+    return engine_request_id[child.end() :] if child else engine_request_id
+
+
 def belongs_to(engine_request_id: str, client_request_id: str) -> bool:
     """Whether the engine's request id stems from the id that the client sent.
 
     vLLM writes `cmpl-<client id>-<index>[-<suffix>]` or `chatcmpl-<client id>[-<suffix>]`; client ids of the
     harness end in a letter, so that one is never a prefix of another.
     """
+    engine_request_id = parent_of(engine_request_id)
     for prefix in ("cmpl-", "chatcmpl-", ""):
         start = prefix + client_request_id
         if engine_request_id == start or engine_request_id.startswith(start + "-"):

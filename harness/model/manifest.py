@@ -8,14 +8,12 @@ from pydantic import Field
 
 from harness.model.effects import EffectKind
 from harness.model.errors import ConfigurationError
+from harness.model.evals import EvalsSection
+from harness.model.features import FEATURES, Feature
 from harness.model.kernels import KernelsSection
 from harness.model.ledger import CodeTargets
 from harness.model.record import Record
 from harness.model.step_kind import StepKind
-
-Feature = Literal["temperature_sampling", "structured_output", "full_context"]
-FEATURES: tuple[Feature, ...] = ("temperature_sampling", "structured_output", "full_context")
-"""Served features that the harness can exercise; a manifest's default is all of them."""
 
 
 class ChangeSection(Record):
@@ -193,6 +191,7 @@ class Manifest(Record):
     reaches: tuple[Reach, ...] = ()
     """What the policy allows to be declared; ISO005 shows each beside its lines."""
     models: ModelsSection = ModelsSection()
+    evals: EvalsSection = EvalsSection()
     coverage: CoverageSection = CoverageSection()
     performance: PerformanceSection = PerformanceSection()
 

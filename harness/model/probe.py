@@ -10,6 +10,9 @@ from pydantic import Field, model_validator
 from harness.model.ledger import LedgerRow
 from harness.model.record import Record
 
+LORA = "lora"
+"""The name of the engine that is started for adapters, which no scope declares."""
+
 
 class ProbeRequest(Record):
     """One request of a scenario. Greedy; it ends at `max_tokens` and at nothing else."""

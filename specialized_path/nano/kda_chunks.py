@@ -14,6 +14,7 @@ CHUNK = 16
 leaves exp(-45) to exp(45), so that single precision neither overflows nor loses a product."""
 
 
+@torch.compiler.disable
 def run_kda_chunks(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, initial_state: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -47,12 +48,13 @@ def run_kda_chunks(
     end = from_start[..., -1, :].unsqueeze(-2)
     state = initial_state
     corrections, recalled = [], []
-    for n in range(q.shape[2]):
+    # unbind, not indexing: the gradient of an index is a whole tensor of zeros, one a chunk.
+    for u_n, w_n, q_n, k_n, end_n in zip(*(x.unbind(2) for x in (u, w, q_start, k_end, end)), strict=True):
         transposed = state.transpose(-1, -2)
-        correction = u[:, :, n] - w[:, :, n] @ transposed
+        correction = u_n - w_n @ transposed
         corrections.append(correction)
-        recalled.append(q_start[:, :, n] @ transposed)
-        state = state * end[:, :, n] + correction.transpose(-1, -2) @ k_end[:, :, n]
+        recalled.append(q_n @ transposed)
+        state = state * end_n + correction.transpose(-1, -2) @ k_n
     o = torch.stack(recalled, dim=2) + within @ torch.stack(corrections, dim=2)
     return o.flatten(2, 3)[:, :, :length].transpose(1, 2), state
 

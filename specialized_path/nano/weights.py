@@ -138,7 +138,9 @@ def _kda(config: KimiK3NanoConfig, name: str, draw: Draw) -> Iterator[tuple[str,
     head_bias = torch.linspace(-2.0, -7.0, heads).repeat_interleave(dim)
     yield f"{name}.dt_bias", head_bias + draw(f"{name}.dt_bias", width, scale=0.5)
     yield _norm(f"{name}.o_norm.weight", dim, draw)
-    yield _into_hidden(f"{name}.o_proj.weight", hidden, width, draw, KDA_OUTPUT_GAIN, _reserved(config))
+    yield _into_hidden(
+        f"{name}.o_proj.weight", hidden, width, draw, KDA_OUTPUT_GAIN, reserved_channels(config)
+    )
 
 
 def _mla(config: KimiK3NanoConfig, name: str, draw: Draw) -> Iterator[tuple[str, Tensor]]:
@@ -153,11 +155,11 @@ def _mla(config: KimiK3NanoConfig, name: str, draw: Draw) -> Iterator[tuple[str,
     yield _linear(f"{name}.kv_b_proj.weight", heads * (nope + value), config.kv_lora_rank, draw)
     yield _linear(f"{name}.g_proj.weight", heads * value, hidden, draw)
     yield _into_hidden(
-        f"{name}.o_proj.weight", hidden, heads * value, draw, MLA_OUTPUT_GAIN, _reserved(config)
+        f"{name}.o_proj.weight", hidden, heads * value, draw, MLA_OUTPUT_GAIN, reserved_channels(config)
     )
 
 
-def _reserved(config: KimiK3NanoConfig) -> int:
+def reserved_channels(config: KimiK3NanoConfig) -> int:
     """Leading hidden channels that attention and experts do not write."""
     return 1 + config.num_experts
 
@@ -173,7 +175,7 @@ def _gated_mlp(
         weight[0, 0] = 1.0 if part == "gate" else 0.5
         yield row_name, weight
     down = f"{name}.down_proj.weight"
-    _, weight = _into_hidden(down, hidden, intermediate, draw, MLP_OUTPUT_GAIN, _reserved(config))
+    _, weight = _into_hidden(down, hidden, intermediate, draw, MLP_OUTPUT_GAIN, reserved_channels(config))
     weight[:, 0] = 0.0
     weight[0, 0] = 0.5
     yield down, weight
@@ -199,6 +201,6 @@ def _latent_moe(config: KimiK3NanoConfig, name: str, draw: Draw) -> Iterator[tup
         yield expert, draw(expert, experts, rows, columns, scale=columns**-0.5)
     yield _norm(f"{name}.routed_expert_norm.weight", latent, draw)
     yield _into_hidden(
-        f"{name}.latent_up_proj.weight", hidden, latent, draw, MLP_OUTPUT_GAIN, _reserved(config)
+        f"{name}.latent_up_proj.weight", hidden, latent, draw, MLP_OUTPUT_GAIN, reserved_channels(config)
     )
     yield from _gated_mlp(config, f"{name}.shared_experts", config.shared_intermediate_size, draw)

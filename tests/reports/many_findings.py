@@ -38,6 +38,7 @@ def with_findings(
             place=Location(path="own/a.py", line=i, end_line=i + 1),
             evidence=(),
             measurements=(),
+            items=(),
             details=(),
         )
         for i in range(1, num + 1)

@@ -14,10 +14,22 @@ from urllib.parse import unquote
 from bundles.contents import Bundle
 from bundles.reader import read_bundle
 from bundles.writer import EvidenceStore, seal
+from harness.checks.correctness.cor007_long_context_retrieval import LongContextRetrieval
+from harness.checks.correctness.cor008_reasoning import Reasoning
+from harness.checks.correctness.cor009_negative_control import NegativeControl
+from harness.checks.correctness.cor010_comparable_answers import ComparableAnswers
 from harness.model.change import Change
-from harness.model.evidence import AnyEvidence, ArmEvidence, EnvironmentEvidence, GapEvidence
-from harness.model.finding import Finding, Location, Measurement
-from harness.model.judgement import CheckSummary, Judgement, decide_verdict
+from harness.model.evaluation import ChatMessage, EvalRow
+from harness.model.evidence import (
+    AnyEvidence,
+    ArmEvidence,
+    EnvironmentEvidence,
+    EvalSetEvidence,
+    GapEvidence,
+    SuiteEvidence,
+)
+from harness.model.finding import Finding, ItemScores, Location, Measurement
+from harness.model.judgement import CheckSummary, Judgement, decide_verdict, worst
 from harness.model.words import Arm, Outcome, Principle, Tier
 from reports.html import render_html
 from reports.view import build_view
@@ -36,6 +48,8 @@ from tests.bundles.examples import (
     suite,
     write_bundle,
 )
+from tests.harness.checks.eval_builder import EvalWorld, build_evals
+from tests.harness.checks.evidence_builder import context_of
 
 HOSTILE = (
     "<script>alert('x')</script>",
@@ -48,7 +62,7 @@ HOSTILE = (
     "@everyone #1 [x](https://evil.example) `code` **bold** | pipe\n# heading\n- item",
     "日本語の件名 – ünïcode 🎉",
 )
-NAMES = ("admit", "undecided", "reject", "error", "hostile", "silent")
+NAMES = ("admit", "undecided", "reject", "error", "hostile", "silent", "evaluations")
 
 
 def hostile(index: int) -> str:
@@ -69,6 +83,8 @@ def write_example(folder: Path, name: str) -> None:
         write_hostile(folder)
     elif name == "silent":
         write_silent(folder)
+    elif name == "evaluations":
+        write_evaluations(folder)
     else:
         evidence = {
             "undecided": evidence_undecided,
@@ -88,6 +104,24 @@ def write_silent(folder: Path) -> None:
     _seal(folder, MANIFEST_TEXT, CHANGE, (summary,), ())
 
 
+def write_evaluations(folder: Path) -> None:
+    """A bundle of the evaluation suites whose candidate is worse, as the real checks judge it."""
+    records = build_evals(EvalWorld(num_rows=100, num_problems=10, samples=4, loss=0.25))
+    store, findings, summaries = EvidenceStore(folder), [], []
+    for record in records:
+        store.add(record)
+    for check in (LongContextRetrieval(), Reasoning(), NegativeControl(), ComparableAnswers()):
+        own = check.run(context_of(records))
+        findings += own
+        summaries.append(
+            CheckSummary(
+                check=check.id, title=check.title, principle=check.principle, tier=check.tier, required=True,
+                outcome=worst([f.outcome for f in own]), num_findings=len(own),
+            )
+        )  # fmt: skip
+    _seal(folder, MANIFEST_TEXT, CHANGE, tuple(summaries), tuple(findings))
+
+
 def write_hostile(folder: Path) -> None:
     """A bundle in which every text that a change or a model can reach is hostile."""
     store = EvidenceStore(folder)
@@ -103,6 +137,10 @@ def write_hostile(folder: Path) -> None:
                 check=check, principle=principle, tier=tier, subject=hostile(i + 1), outcome=outcome,
                 message=hostile(i + 2), advice=hostile(i + 3), location=Location(path=hostile(i + 4), line=1234),
                 evidence=ids, details=tuple(HOSTILE),
+                items=tuple(
+                    ItemScores(item=name, baseline=1.0, candidate=0.123456, baseline_again=0.0)
+                    for name in ("q0000", hostile(i))
+                ),
                 measurements=(
                     Measurement(
                         name=hostile(i + 5), unit=hostile(i + 6), estimate=0.123456 * 10**i, ci_low=-1e300,
@@ -134,9 +172,33 @@ def _hostile_evidence() -> tuple[AnyEvidence, ...]:
     return (
         EnvironmentEvidence.model_validate(fields),
         ArmEvidence.model_validate(server),
-        suite(Arm.CANDIDATE, text=" ".join(HOSTILE)),
+        hostile_answers(Arm.BASELINE),
+        hostile_answers(Arm.CANDIDATE),
+        EvalSetEvidence(
+            tier=Tier.CPU,
+            recorded_at="",
+            suite=hostile(0),
+            source=hostile(1),
+            source_sha256="",
+            grader=hostile(2),
+            rows=(
+                EvalRow(
+                    row="r",
+                    messages=(ChatMessage(role="user", content=" ".join(HOSTILE)),),
+                    answer=hostile(3),
+                ),
+            ),
+        ),
         GapEvidence(tier=Tier.GPU, recorded_at=hostile(7), what=hostile(3), broke=False, reason=hostile(5)),
         GapEvidence(tier=Tier.CLUSTER, recorded_at="", what="tier cluster", broke=True, reason=hostile(0)),
+    )
+
+
+def hostile_answers(which: Arm) -> SuiteEvidence:
+    """A suite whose first answer says everything hostile."""
+    record = suite(which, text=" ".join(HOSTILE))
+    return record.model_copy(
+        update={"items": (record.items[0].model_copy(update={"row": "r"}), *record.items[1:])}
     )
 
 

@@ -6,14 +6,20 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from harness.checks.joins.missing import arm_need, missing_ruling
-from harness.checks.joins.ruling import Ruling, finding_of
+from harness.checks.joins.ruling import Ruling, combine_rulings, finding_of
 from harness.checks.joins.served_share import decide_share
-from harness.checks.joins.token_steps import client_items, count_token_steps, index_token_steps, step_in_scope
+from harness.checks.joins.token_steps import (
+    TokenSteps,
+    client_items,
+    count_token_steps,
+    index_token_steps,
+    step_in_scope,
+)
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evaluation import SuiteItem
-from harness.model.evidence import LedgerEvidence
+from harness.model.evidence import EvalSetEvidence, LedgerEvidence
 from harness.model.finding import Finding
-from harness.model.ledger import LedgerRow, Path, count_served, path_of, served_by_batch
+from harness.model.ledger import LedgerRow, Path, Served, count_served, path_of, served_by_batch
 from harness.model.manifest import Manifest
 from harness.model.words import Arm, Outcome, Principle, Tier
 
@@ -62,11 +68,15 @@ class SpecializedShare(BaseCheck):
             sent.setdefault(name, []).append(item)
         ids = (item.request_id for items in sent.values() for item in items)
         steps = index_token_steps(ledger, context.manifest, ids)
-        share = context.policy.min_specialized_share
-        return [
-            finding_of(self, name, decide_share(count_token_steps(steps, items), name, share), evidence)
-            for name, items in sent.items()
-        ]
+        evaluations = {f"suite {r.suite}" for r in context.evidence.of(EvalSetEvidence, tier=self.tier)}
+        findings = []
+        for name, items in sent.items():
+            share = context.policy.min_specialized_share_of(name.removeprefix("suite "))
+            rulings = [decide_share(count_token_steps(steps, items), name, share)]
+            if name in evaluations:
+                rulings.append(decide_batches(name, items, steps, share))
+            findings.append(finding_of(self, name, combine_rulings(rulings), evidence))
+        return findings
 
     def _by_batch(
         self, context: CheckContext, inside: Sequence[LedgerRow], evidence: Sequence[str]
@@ -91,6 +101,31 @@ class SpecializedShare(BaseCheck):
             )
             findings.append(finding_of(self, "batches that never occurred", ruling, evidence))
         return findings
+
+
+def decide_batches(name: str, items: Iterable[SuiteItem], steps: TokenSteps, min_share: float) -> Ruling:
+    """The share at every batch inside the scope in which an evaluation's decode tokens were made."""
+    paths: dict[int, Counter[Path]] = {}
+    for item in items:
+        for step in steps.get(item.request_id, ()):
+            if step.row.is_pure_decode and step.in_scope:
+                paths.setdefault(step.batch, Counter())[step.path] += 1
+    rulings = []
+    for batch, counts in sorted(paths.items()):
+        served = Served(
+            specialized=counts[Path.SPECIALIZED],
+            baseline=counts[Path.BASELINE],
+            contradictory=counts[Path.CONTRADICTORY],
+        )
+        rulings.append(decide_share(served, f"{name} in steps of {batch} requests", min_share))
+    wrong = [r for r in rulings if r.outcome is not Outcome.PASS]
+    batches = ", ".join(map(str, sorted(paths)))
+    even = Ruling(
+        outcome=Outcome.PASS,
+        message=f"At batch {batches or 'none'}: {len(rulings) - len(wrong)} of {len(rulings)} have that share.",
+        measurements=tuple(m for r in rulings if r not in wrong for m in r.measurements),
+    )
+    return combine_rulings([even, *wrong])
 
 
 def _reasons(rows: Iterable[LedgerRow], manifest: Manifest) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.checks.joins.token_steps import client_items, index_token_steps
+from harness.checks.joins.token_steps import client_items, client_of, index_token_steps
 from harness.model.check import CheckContext
-from harness.model.evaluation import SuiteItem
-from harness.model.evidence import ArmEvidence, EvidenceSet, LedgerEvidence, SubjectEvidence
+from harness.model.evaluation import GIVEN_UP, SuiteItem
+from harness.model.evidence import ArmEvidence, EvidenceSet, LedgerEvidence, SubjectEvidence, session_mark
 from harness.model.ledger import ImportedFile
 from harness.model.manifest import Manifest
 from harness.model.words import Arm, Outcome, Tier
@@ -28,11 +28,12 @@ class Problem:
 def find_problems(context: CheckContext, arm: Arm, tier: Tier) -> tuple[Problem, ...]:
     """All problems of one arm that has an `ArmEvidence`; none means that its records count."""
     evidence, manifest = context.evidence, context.manifest
-    record = evidence.arm(arm, tier)
-    if record is None:
+    sessions = evidence.sessions(arm, tier)
+    if not sessions:
         raise ValueError(f"no record of arm {arm}")
     return (
-        *find_process_problems(context, record),
+        *(problem for record in sessions for problem in find_process_problems(context, record)),
+        *_session_problems(evidence, sessions, arm, tier),
         *_ledger_problems(evidence, manifest, arm, tier),
     )
 
@@ -99,6 +100,32 @@ def _tracer_problems(record: ArmEvidence, manifest: Manifest) -> Iterator[Proble
         yield Problem(outcome=Outcome.ERROR, text=text, details=unwrapped)
 
 
+def _session_problems(
+    evidence: EvidenceSet, sessions: Sequence[ArmEvidence], arm: Arm, tier: Tier
+) -> Iterator[Problem]:
+    """Where an arm has had several servers, each answer is accounted for by the ledger of the one that was asked."""
+    ledgers = evidence.ledgers(arm, tier)
+    if len(sessions) < 2 and len(ledgers) < 2:
+        return
+    alive = {record.proof.nonce for record in sessions if record.proof is not None}
+    unknown = [ledger.session for ledger in ledgers if ledger.session not in alive]
+    if unknown:
+        text = f"{len(unknown)} of its {len(ledgers)} ledgers come from a server of which there is no record"
+        yield Problem(outcome=Outcome.ERROR, text=text)
+    items = {item.request_id: item for _, item in client_items(evidence, arm, tier)}
+    strangers = {
+        f"{client} in the ledger of {ledger.session[:8] or 'a nameless server'}"
+        for ledger in ledgers
+        for row in ledger.rows
+        for request in row.requests
+        if (client := client_of(request.request_id, items)) is not None
+        and session_mark(items[client]) != ledger.session[:8]
+    }
+    if strangers:
+        text = f"{len(strangers)} requests are in the ledger of a server that was not asked them"
+        yield Problem(outcome=Outcome.ERROR, text=text, details=tuple(sorted(strangers)))
+
+
 def _ledger_problems(evidence: EvidenceSet, manifest: Manifest, arm: Arm, tier: Tier) -> Iterator[Problem]:
     """The ledger has rows, in order, and accounts for every token that the clients of this arm got."""
     ledger = evidence.ledger(arm, tier)
@@ -108,12 +135,12 @@ def _ledger_problems(evidence: EvidenceSet, manifest: Manifest, arm: Arm, tier: 
     repeated = [step for step, count in Counter(row.step for row in ledger.rows).items() if count > 1]
     if repeated:
         yield Problem(outcome=Outcome.ERROR, text=f"{len(repeated)} steps occur twice in its ledger")
-    rows = sorted(ledger.rows, key=lambda row: row.step)
-    if any(b.started_ns < a.started_ns for a, b in pairwise(rows)) or any(
-        row.duration_ns < 0 for row in rows
+    servers = [sorted(one.rows, key=lambda row: row.step) for one in evidence.ledgers(arm, tier)]
+    if any(b.started_ns < a.started_ns for rows in servers for a, b in pairwise(rows)) or any(
+        row.duration_ns < 0 for row in ledger.rows
     ):
         yield Problem(outcome=Outcome.ERROR, text="the clock of its ledger runs backwards")
-    if any(row.num_reqs != len(row.requests) for row in rows):
+    if any(row.num_reqs != len(row.requests) for row in ledger.rows):
         yield Problem(
             outcome=Outcome.ERROR, text="steps of its ledger do not list the requests that they count"
         )
@@ -140,14 +167,15 @@ def _accounting_problems(
     short = _miscounted(sent)
     if short:
         lines = tuple(
-            f"{_name(w, i)}: usage {i.num_completion_tokens}, client {len(i.token_ids)}" for w, i in short
+            f"{_name(w, i)}: usage {i.num_completion_tokens}, client {i.num_received_tokens}"
+            for w, i in short
         )
         # The candidate's own fault only when the same server code counts rightly with the switch off.
         counts_off = not _miscounted(client_items(evidence, Arm.BASELINE, tier))
         outcome = Outcome.FAIL if arm is Arm.CANDIDATE and counts_off else Outcome.ERROR
         text = f"the server's usage and the client count differ in {len(short)} of {len(sent)} requests"
         yield Problem(outcome=outcome, text=text, details=lines)
-    lost = [(w, i) for w, i in answered if len(steps[i.request_id]) != i.num_completion_tokens]
+    lost = [(w, i) for w, i in answered if not _accounts_for(len(steps[i.request_id]), i)]
     if lost:
         lines = tuple(
             f"{_name(w, i)}: usage {i.num_completion_tokens}, ledger {len(steps[i.request_id])}"
@@ -157,12 +185,25 @@ def _accounting_problems(
         yield Problem(outcome=Outcome.ERROR, text=text, details=lines)
 
 
+def _accounts_for(num_in_ledger: int, item: SuiteItem) -> bool:
+    """Whether the ledger has the request's tokens.
+
+    A stop string is found, and a closed connection noticed, outside the engine's core, which may have gone on by then.
+    """
+    ended_outside = item.finish_reason == GIVEN_UP or (
+        item.finish_reason == "stop" and '"stop":' in item.options_text
+    )
+    if ended_outside:
+        return num_in_ledger >= item.num_completion_tokens
+    return num_in_ledger == item.num_completion_tokens
+
+
 def _miscounted(sent: Iterable[tuple[str, SuiteItem]]) -> list[tuple[str, SuiteItem]]:
     """Answers with a usage block that counts other tokens; a refused or broken-off one has none."""
     return [
         (where, item)
         for where, item in sent
-        if item.num_completion_tokens != len(item.token_ids)
+        if item.num_completion_tokens != item.num_received_tokens
         and (item.num_completion_tokens or not item.error)
     ]
 
@@ -225,10 +266,12 @@ def shared_between_arms(evidence: EvidenceSet, arms: Sequence[Arm], tier: Tier) 
 
 
 def _marks_of(evidence: EvidenceSet, arm: Arm, tier: Tier) -> set[tuple[str, str]]:
-    record, ledger = evidence.arm(arm, tier), evidence.ledger(arm, tier)
     marks = {("request id", item.request_id) for _, item in client_items(evidence, arm, tier)}
-    if record is not None and record.proof is not None and record.proof.nonce:
-        marks.add(("its nonce", record.proof.nonce))
-    if ledger is not None:
+    marks |= {
+        ("its nonce", record.proof.nonce)
+        for record in evidence.sessions(arm, tier)
+        if record.proof is not None and record.proof.nonce
+    }
+    for ledger in evidence.ledgers(arm, tier):
         marks |= {("a step", f"{row.step}/{row.started_ns}/{row.duration_ns}") for row in ledger.rows}
     return marks

@@ -119,7 +119,14 @@ def pair_items(arms: SuiteArms) -> tuple[tuple[Triple, ...], Ruling | None]:
 
 def _asked(item: SuiteItem) -> tuple[object, ...]:
     """What was asked, as far as an answered request tells."""
-    return (item.num_prompt_tokens, item.concurrency, item.temperature, item.seed, item.schema_text)
+    return (
+        item.num_prompt_tokens,
+        item.concurrency,
+        item.temperature,
+        item.seed,
+        item.schema_text,
+        item.options_text,
+    )
 
 
 def _incomplete(

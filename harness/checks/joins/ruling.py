@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.model.check import BaseCheck
-from harness.model.finding import Finding, Measurement
+from harness.model.finding import Finding, ItemScores, Measurement
 from harness.model.judgement import worst
 from harness.model.words import Outcome
 
@@ -22,6 +22,7 @@ class Ruling:
     message: str
     advice: str = ""
     measurements: tuple[Measurement, ...] = ()
+    items: tuple[ItemScores, ...] = ()
     details: tuple[str, ...] = ()
 
 
@@ -34,6 +35,7 @@ def combine_rulings(rulings: Sequence[Ruling]) -> Ruling:
         message=" ".join(r.message for r in ordered),
         advice=" ".join(dict.fromkeys(r.advice for r in ordered if r.advice and r.outcome is outcome)),
         measurements=tuple(m for r in rulings for m in r.measurements),
+        items=tuple(item for r in rulings for item in r.items),
         details=tuple(line for r in ordered for line in r.details),
     )
 
@@ -50,5 +52,6 @@ def finding_of(check: BaseCheck, subject: str, ruling: Ruling, evidence: Sequenc
         advice=ruling.advice,
         evidence=evidence,
         measurements=ruling.measurements,
+        items=ruling.items,
         details=details,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from harness.model.evaluation import SuiteItem
 from harness.model.evidence import EvidenceSet, LedgerEvidence, SuiteEvidence, TimingEvidence
-from harness.model.ledger import LedgerRow, Path, Served, path_of
+from harness.model.ledger import LedgerRow, Path, Served, parent_of, path_of
 from harness.model.manifest import Manifest, ScopeSection
 from harness.model.words import Arm, Tier
 
@@ -66,6 +66,7 @@ def index_token_steps(ledger: LedgerEvidence, manifest: Manifest, request_ids: I
 def client_of(engine_request_id: str, known: Mapping[str, object]) -> str | None:
     """The longest known client id that the engine's id stems from (see `harness.model.ledger.belongs_to`)."""
     best: str | None = None
+    engine_request_id = parent_of(engine_request_id)
     for prefix in _PREFIXES:
         if not engine_request_id.startswith(prefix):
             continue

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from harness.checks.joins.pairing import SuiteArms, Triple, find_suite_arms, pair_items
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.model.check import BaseCheck, CheckContext
+from harness.model.features import Feature
 from harness.model.finding import Finding
-from harness.model.manifest import Feature
 from harness.model.words import Outcome
 
 

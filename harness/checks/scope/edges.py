@@ -8,7 +8,7 @@ from itertools import groupby
 
 from harness.model.evidence import ProbeEvidence
 from harness.model.manifest import ScopeSection
-from harness.model.probe import ProbeStep, Refusal
+from harness.model.probe import LORA, ProbeStep, Refusal
 from harness.model.step_kind import StepKind, context_of, drafts_of, kind_of
 
 DECODES = (StepKind.DECODE, StepKind.VERIFY, StepKind.RAGGED_VERIFY)
@@ -59,7 +59,9 @@ def edges_of(scope: ScopeSection) -> tuple[Edge, ...]:
             name=f"{most + 1} drafts",
             claim="One draft token more than declared",
             steps=lambda probe: [s for s in probe.steps if drafts_of(s.row) > most],
-            refusals=lambda probe: [r for r in probe.refusals if not r.scenario and not r.within_scope],
+            refusals=lambda probe: [
+                r for r in probe.refusals if not r.scenario and not r.within_scope and r.engine != LORA
+            ],
         ),
         _rows("mixed", "A prompt computed beside decodes", lambda s: kind_of(s.row) is StepKind.MIXED),
         _rows("prefill", "Prompts alone", lambda s: kind_of(s.row) is StepKind.PREFILL),

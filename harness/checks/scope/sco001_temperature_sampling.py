@@ -12,8 +12,8 @@ from harness.checks.joins.served_share import decide_share, fallback_reasons
 from harness.checks.joins.token_steps import count_token_steps, index_token_steps
 from harness.checks.scope.answers import read_answers
 from harness.model.check import BaseCheck, CheckContext
+from harness.model.features import Feature
 from harness.model.finding import Finding, Measurement
-from harness.model.manifest import Feature
 from harness.model.policy import Policy
 from harness.model.words import Outcome, Principle, Tier
 from harness.stats.exact_tests import sign_test_p

@@ -15,8 +15,8 @@ from harness.checks.joins.token_steps import count_token_steps, index_token_step
 from harness.checks.scope.answers import read_answers
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evaluation import SuiteItem
+from harness.model.features import Feature
 from harness.model.finding import Finding, Measurement
-from harness.model.manifest import Feature
 from harness.model.policy import Policy
 from harness.model.words import Outcome, Principle, Tier
 from harness.stats.exact_tests import sign_test_p
@@ -161,14 +161,15 @@ def find_fault(item: SuiteItem) -> str:
         value = json.loads(item.text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         return f"not JSON: {error}"
-    return _find_violation(value, json.loads(item.schema_text))
+    return find_violation(value, json.loads(item.schema_text))
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
-def _find_violation(value: Any, schema: Any) -> str:
+def find_violation(value: Any, schema: Any) -> str:
+    """How a JSON value breaks a schema; empty when it obeys."""
     from jsonschema.exceptions import best_match
     from jsonschema.validators import validator_for
     from referencing import Registry

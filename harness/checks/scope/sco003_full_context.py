@@ -13,8 +13,8 @@ from harness.checks.joins.token_steps import TokenSteps, count_token_steps, inde
 from harness.checks.scope.answers import read_answers
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evaluation import SuiteItem
+from harness.model.features import Feature
 from harness.model.finding import Finding, Measurement
-from harness.model.manifest import Feature
 from harness.model.policy import Policy
 from harness.model.words import Outcome, Principle, Tier
 

@@ -12,8 +12,9 @@ from harness.checks.scope.edges import Edge, edges_of
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import ProbeEvidence
 from harness.model.finding import Finding
-from harness.model.ledger import LedgerRow
+from harness.model.ledger import LedgerRow, Path, path_of
 from harness.model.manifest import Manifest
+from harness.model.probe import LORA
 from harness.model.words import Arm, Outcome, Principle, Tier
 
 
@@ -42,6 +43,8 @@ class ScopeEdges(BaseCheck):
         rows = [step.row for step in probe.steps]
         findings.append(finding_of(self, "scripted steps", decide_ways(rows, context.manifest), [probe.id]))
         findings.append(finding_of(self, "deployments", decide_deployments(probe), [probe.id]))
+        ruling = decide_adapters(probe, context.manifest)
+        findings.append(finding_of(self, "adapters", ruling, [probe.id]))
         findings += [
             finding_of(self, edge.name, decide_edge(edge, probe, context.manifest), [probe.id])
             for edge in edges_of(context.manifest.scope)
@@ -104,6 +107,37 @@ def decide_deployments(probe: ProbeEvidence) -> Ruling:
     return Ruling(
         outcome=Outcome.PASS if probe.engines else Outcome.INCONCLUSIVE,
         message=f"The engines of the declared scope started: {names}." if names else "No engine was started.",
+    )
+
+
+def decide_adapters(probe: ProbeEvidence, manifest: Manifest) -> Ruling:
+    """Whether an engine that is started for LoRA adapters is refused, or left to the baseline.
+
+    A path that serves there is no fault by itself, but no adapter was tried.
+    """
+    refused = [r.message for r in probe.refusals if r.engine == LORA and not r.scenario]
+    if refused:
+        clear = any("lora" in message.lower() for message in refused)
+        text = "A deployment for LoRA adapters is refused before it serves"
+        return Ruling(
+            outcome=Outcome.PASS if clear else Outcome.INCONCLUSIVE,
+            message=f"{text}."
+            if clear
+            else f"{text}, but the message does not name LoRA: it may be for another reason.",
+            details=tuple(refused),
+        )
+    paths = Counter(path_of(s.row, manifest.dispatch.targets) for s in probe.steps if s.engine == LORA)
+    if paths and set(paths) == {Path.BASELINE}:
+        return Ruling(outcome=Outcome.PASS, message="A deployment for LoRA adapters is left to the baseline.")
+    text = (
+        "serves steps of a deployment for LoRA adapters, and no adapter was tried"
+        if paths
+        else "was not tried on one"
+    )
+    return Ruling(
+        outcome=Outcome.INCONCLUSIVE,
+        message=f"The specialised path {text}.",
+        advice="Refuse deployments with enable_lora until adapters are shown to work.",
     )
 
 

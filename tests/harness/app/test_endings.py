@@ -115,6 +115,8 @@ def collection(
         import_path=tmp_path,
         base_path=tmp_path,
         workdir=tmp_path,
+        data_root=tmp_path,
+        tasks_root=tmp_path,
         open_session=open_slow,
         collect_probes=lambda _: None,
     )

@@ -53,7 +53,7 @@ def test_a_scope_without_drafts_has_no_engine_that_verifies() -> None:
     scope = MANIFEST.scope.model_copy(update={"max_draft_tokens": 0})
     manifest = MANIFEST.model_copy(update={"scope": scope})
     made = plan_probes(manifest, model_dir=Path("m"), bystander_dir=Path("b"), base_has_model=False)
-    assert [e.name for e in made["candidate"].engines] == ["plain", "beyond"]
+    assert [e.name for e in made["candidate"].engines] == ["plain", "lora", "beyond"]
 
 
 @pytest.mark.parametrize(

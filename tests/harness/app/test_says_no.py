@@ -28,8 +28,8 @@ pytestmark = pytest.mark.engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """An edit of one file of the subject."""
+class Edit:
+    """A replacement in one file of the subject."""
 
     file: str
     old: str
@@ -37,12 +37,24 @@ class Fault:
     imports: str = ""
 
 
-SILENT_FALL_BACK = Fault(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Edits of the subject that do not hide each other, and the checks that must reject them."""
+
+    edits: tuple[Edit, ...]
+    caught_by: tuple[tuple[str, str], ...]
+    """Check, and the subject of its finding; an empty one: any."""
+    num_feature_prompts: int = 0
+    num_greedy_prompts: int = 16
+    """Prompts of features are chosen among these: as many as the clean run has give the same."""
+
+
+SILENT_FALL_BACK = Edit(
     file="specialized_path/runtime/executor.py",
     old="        return self._run_layers(plan, token_ids, self._weights, get_forward_context().attn_metadata)",
     new="        return self._model.plain_forward(token_ids, token_ids)",
 )
-STATE_DROPPED = Fault(
+STATE_DROPPED = Edit(
     file="specialized_path/runtime/reference_provider.py",
     old="            weights.layer.recurrent_states(),\n            slot,\n",
     new="            *(\n"
@@ -53,7 +65,7 @@ STATE_DROPPED = Fault(
     "            ),\n",
     imports="import torch\n",
 )
-TEMPERATURE_IGNORED = Fault(
+TEMPERATURE_IGNORED = Edit(
     file="specialized_path/runtime/executor.py",
     old="        self._model = model\n",
     new="        from vllm.v1.sample.sampler import Sampler\n"
@@ -62,17 +74,51 @@ TEMPERATURE_IGNORED = Fault(
 )
 
 
+GRAMMAR_LATE = Edit(
+    file="specialized_path/runtime/executor.py",
+    old="        self._provider = provider\n",
+    new="        self._provider = provider\n"
+    "        from vllm.v1.worker import gpu_model_runner\n"
+    "        apply, last = gpu_model_runner.apply_grammar_bitmask, {}\n"
+    "        def apply_late(scheduled, grammar, batch, logits):\n"
+    "            for index, request in enumerate(grammar.structured_output_request_ids):\n"
+    "                now = grammar.grammar_bitmask[index].copy()\n"
+    "                grammar.grammar_bitmask[index] = last.get(request, now)\n"
+    "                last[request] = now\n"
+    "            return apply(scheduled, grammar, batch, logits)\n"
+    "        gpu_model_runner.apply_grammar_bitmask = apply_late\n",
+)
+STOP_STRING_DROPPED = Edit(
+    file="specialized_path/plugin.py",
+    old="    from transformers import AutoConfig\n",
+    new="    from transformers import AutoConfig\n"
+    "    from vllm.v1.engine import detokenizer\n"
+    "    detokenizer.check_stop_strings = lambda *_, **__: None\n",
+)
+
 FAULTS = {
-    "silent fall-back to the plain forward": (SILENT_FALL_BACK, "COR003"),
-    "KDA state update dropped at batch > 1": (STATE_DROPPED, "COR001"),
-    "temperature ignored": (TEMPERATURE_IGNORED, "SCO001"),
+    "silent fall-back to the plain forward": Fault(edits=(SILENT_FALL_BACK,), caught_by=(("COR003", ""),)),
+    "KDA state update dropped at batch > 1": Fault(edits=(STATE_DROPPED,), caught_by=(("COR001", ""),)),
+    "temperature ignored, stop strings dropped, the grammar's mask one step late": Fault(
+        edits=(TEMPERATURE_IGNORED, STOP_STRING_DROPPED, GRAMMAR_LATE),
+        caught_by=(
+            ("SCO001", ""),
+            ("SCO002", ""),
+            ("SCO005", "temperature_sampling"),
+            ("SCO005", "stop_strings"),
+            ("SCO005", "regex"),
+            ("SCO005", "grammar"),
+        ),
+        num_feature_prompts=4,
+        num_greedy_prompts=CpuSizes().num_greedy_prompts,
+    ),
 }
 FAULT_SIZES = CpuSizes(
-    num_greedy_prompts=16,
     num_forced_prompts=8,
     num_sampling_prompts=12,
     num_structured_prompts=4,
     num_full_context_prompts=1,
+    num_feature_prompts=0,
 )
 """Enough to show a fault; the clean run asks for enough to show that there is none."""
 
@@ -80,12 +126,12 @@ FAULT_SIZES = CpuSizes(
 def judge_fault(fault: Fault, clean: Run, folder: Path) -> Judgement:
     """The judgement of a change with the fault; only the candidate is served anew."""
     repo = copy_subject(folder / "repo")
-    path = repo / fault.file
-    source = path.read_text()
-    assert source.count(fault.old) == 1, "the fault no longer fits the source"
-    path.write_text(
-        source.replace(fault.old, fault.new).replace("from torch", f"{fault.imports}from torch", 1)
-    )
+    for edit in fault.edits:
+        path = repo / edit.file
+        source = path.read_text()
+        assert source.count(edit.old) == 1, "the fault no longer fits the source"
+        source = source.replace(edit.old, edit.new)
+        path.write_text(source.replace("from torch", f"{edit.imports}from torch", 1))
     git(repo, "commit", "--quiet", "--all", "--message", "a bad change")
 
     def collect_candidate(run: CpuRun) -> None:
@@ -94,9 +140,12 @@ def judge_fault(fault: Fault, clean: Run, folder: Path) -> Judgement:
             if known and record.arm is not Arm.CANDIDATE:
                 run.recorder.record(record)
         # The scripted runs have faults of their own in test_edges_say_no.py.
-        collect_cpu_tier(
-            replace(run, arms=(Arm.CANDIDATE,), sizes=FAULT_SIZES, collect_probes=lambda _: None)
+        sizes = replace(
+            FAULT_SIZES,
+            num_feature_prompts=fault.num_feature_prompts,
+            num_greedy_prompts=fault.num_greedy_prompts,
         )
+        collect_cpu_tier(replace(run, arms=(Arm.CANDIDATE,), sizes=sizes, collect_probes=lambda _: None))
 
     result = validate(validate_options(repo, folder / "bundle"), collect_cpu=collect_candidate)
     judgement = read_bundle(folder / "bundle").judgement
@@ -109,14 +158,16 @@ def faulty(clean_run: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     """The judgement of each fault by name; the faulty candidates are served side by side."""
 
     def judged(name: str) -> Judgement:
-        return judge_fault(FAULTS[name][0], clean_run, tmp_path_factory.mktemp("fault"))
+        return judge_fault(FAULTS[name], clean_run, tmp_path_factory.mktemp("fault"))
 
     with ThreadPoolExecutor(len(FAULTS)) as pool:
         return dict(zip(FAULTS, pool.map(judged, FAULTS), strict=True))
 
 
-def failed(judgement: Judgement) -> set[str]:
-    return {check.check for check in judgement.checks if check.outcome is Outcome.FAIL}
+def failed(judgement: Judgement) -> set[tuple[str, str]]:
+    """Check and subject of every finding that fails, and each such check with an empty subject."""
+    findings = [f for f in judgement.findings if f.outcome is Outcome.FAIL]
+    return {(f.check, f.subject) for f in findings} | {(f.check, "") for f in findings}
 
 
 def test_the_clean_path_passes_all_that_a_cpu_can_show_and_stays_undecided_for_the_gpu_tier(
@@ -136,9 +187,9 @@ def test_the_clean_path_passes_all_that_a_cpu_can_show_and_stays_undecided_for_t
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_rejected_by_the_check_named_for_it(
+def test_a_planted_fault_is_rejected_by_the_checks_named_for_it(
     name: str, faulty: dict[str, Judgement]
 ) -> None:
     judgement = faulty[name]
     assert (judgement.exit_code, judgement.verdict) == (ExitCode.REJECT, Verdict.REJECT)
-    assert FAULTS[name][1] in failed(judgement)
+    assert set(FAULTS[name].caught_by) - failed(judgement) == set()

@@ -164,6 +164,7 @@ def probe(made: Iterable[Made] = CLEAN, **update: object) -> ProbeEvidence:
                 engine="plain", scenario="context", request="z", num_prompt_tokens=33, message="too long"
             ),
             Refusal(engine="beyond", message="too many drafts"),
+            Refusal(engine="lora", message="enable_lora: got True, expected False"),
         ),
     )
     return record.model_copy(update=update)

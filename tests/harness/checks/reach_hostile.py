@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 HOSTILE: dict[str, str] = {
+    "a lie about types": (
+        "from vllm.x import F\nTYPE_CHECKING = True\nif TYPE_CHECKING:\n    F.forward = 1\n"
+    ),
+    "written builtins": ("__builtins__['open'] = print\n"),
+    "class of an argument": ("def f(layer):\n    layer.__class__ = dict\n"),
+    "in-place tensor": ("from vllm.x import F\ndef f():\n    F.weight.data.fill_(0)\n"),
+    "update_wrapper": (
+        "import functools\nfrom vllm.x import F\nfunctools.update_wrapper(F.forward, print)\n"
+    ),
+    "enum": ("import aenum\nfrom vllm.x import Kind\naenum.extend_enum(Kind, 'X', 1)\n"),
+    "out of tree": (
+        "from vllm.model_executor.custom_op import CustomOp\n"
+        "@CustomOp.register_oot(name='RMSNorm')\nclass Mine: ...\n"
+    ),
     "list elem": ("from vllm.x import FusedMoE as F\n[F][0].forward = 1\n"),
     "for target": ("from vllm.x import FusedMoE as F\nfor F.forward in [1]: pass\n"),
     "tuple target": ("from vllm.x import FusedMoE as F\n(F.forward, y) = 1, 2\n"),

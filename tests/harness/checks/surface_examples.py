@@ -227,6 +227,21 @@ AGREEING["variable whose name other code computes"] = Case(
 AGREEING["constant in code marks in a document"] = Case(
     document=DOC + "Imports under `TYPE_CHECKING` count.\n"
 )
+AGREEING["key that a test gives and the code reads"] = Case(
+    test='def test_x():\n    LLM(additional_config={"backend": "fast"})\n'
+)
+DRIFTS["key that a test gives and no code reads"] = (
+    "bakcend",
+    Case(test='def test_x():\n    LLM(additional_config={"bakcend": "fast"})\n'),
+)
+DRIFTS["variable that a test hands to a child by dict"] = (
+    "OWN_TYPO_X",
+    Case(test="import os\ndef test_x(run):\n    run(env=dict(os.environ, OWN_TYPO_X='1'))\n"),
+)
+DRIFTS["variable that a test hands to a child by a union"] = (
+    "OWN_TYPO_X",
+    Case(test="import os\ndef test_x(run):\n    run(env=os.environ | {'OWN_TYPO_X': '1'})\n"),
+)
 DRIFTS["variable that a table of variables names"] = (
     "OWN_MODE",
     Case(document=DOC + "| environment variable `OWN_MODE` | what it does |\n"),

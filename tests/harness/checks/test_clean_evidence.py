@@ -18,6 +18,7 @@ from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
 from harness.checks.scope.sco001_temperature_sampling import TemperatureSampling
 from harness.checks.scope.sco002_structured_output import StructuredOutput
 from harness.checks.scope.sco003_full_context import FullContext
+from harness.checks.scope.sco005_served_features import ServedFeatures
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import ArmEvidence, GapEvidence, LedgerEvidence, SuiteEvidence
 from harness.model.finding import Finding
@@ -44,7 +45,7 @@ CPU_CHECKS: tuple[type[BaseCheck], ...] = (
     UnexecutedLines,
     DecodeItl,
 )
-ALL_CHECKS = (*CPU_CHECKS, DecodeSpeedup)
+ALL_CHECKS = (*CPU_CHECKS, ServedFeatures, DecodeSpeedup)
 DOCS = Path(__file__).parents[3] / "docs" / "checks"
 
 

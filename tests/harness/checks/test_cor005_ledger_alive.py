@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from harness.checks.correctness.cor005_ledger_alive import LedgerAlive
-from harness.model.evaluation import SuiteItem
+from harness.model.evaluation import GIVEN_UP, Choice, SuiteItem
 from harness.model.evidence import (
     ArmEvidence,
     EvidenceSet,
@@ -217,6 +217,37 @@ def test_usage_that_the_ledger_does_not_know_is_an_error() -> None:
     evidence = change_items(small_evidence(), "greedy", Arm.CANDIDATE, first_item(**update))
     finding = findings_of(evidence)["arm candidate"]
     assert finding.outcome is Outcome.ERROR and "usage 30, ledger 9" in finding.details[0]
+
+
+@pytest.mark.parametrize(
+    ("ending", "outcome"),
+    [
+        ({"finish_reason": GIVEN_UP}, Outcome.PASS),
+        ({"finish_reason": "stop", "options_text": '{"stop": ["x"]}'}, Outcome.PASS),
+        ({"finish_reason": "length", "options_text": '{"stop": ["x"]}'}, Outcome.ERROR),
+        ({"finish_reason": "stop", "options_text": '{"stop_token_ids": [7]}'}, Outcome.ERROR),
+    ],
+)
+def test_the_engine_may_go_on_only_after_an_end_that_it_does_not_see_itself(
+    ending: dict[str, str], outcome: Outcome
+) -> None:
+    update = {"token_ids": (1,) * 7, "num_completion_tokens": 7} | ending
+    evidence = change_items(small_evidence(), "greedy", Arm.CANDIDATE, first_item(**update))
+    assert findings_of(evidence)["arm candidate"].outcome is outcome
+
+
+def test_an_end_outside_the_engine_excuses_no_token_that_the_ledger_lacks() -> None:
+    update = {"token_ids": (1,) * 30, "num_completion_tokens": 30, "finish_reason": GIVEN_UP}
+    evidence = change_items(small_evidence(), "greedy", Arm.CANDIDATE, first_item(**update))
+    assert findings_of(evidence)["arm candidate"].outcome is Outcome.ERROR
+
+
+def test_tokens_of_all_choices_are_counted_together() -> None:
+    choice = Choice(token_ids=(1,) * 4, text="", finish_reason="length")
+    evidence = change_items(
+        small_evidence(), "greedy", Arm.CANDIDATE, first_item(token_ids=(1,) * 5, choices=(choice,))
+    )
+    assert findings_of(evidence)["arm candidate"].outcome is Outcome.PASS
 
 
 def test_a_refused_request_is_no_fault_of_the_accounts() -> None:

@@ -44,7 +44,7 @@ def outcomes(found: dict[str, Finding], *subjects: str) -> list[Outcome]:
 def test_a_path_that_keeps_to_its_scope_passes_at_every_edge() -> None:
     found = findings_of(probe())
     assert {f.outcome for f in found.values()} == {Outcome.PASS}
-    assert len(found) == 16
+    assert len(found) == 17
 
 
 @pytest.mark.parametrize(
@@ -178,3 +178,30 @@ def test_a_scripted_run_of_other_files_does_not_count() -> None:
     others = tuple(f.model_copy(update={"sha256": "0" * 64}) for f in process.imported)
     found = findings_of(probe(process=process.model_copy(update={"imported": others})))
     assert found["edges"].outcome is Outcome.ERROR
+
+
+def test_adapters_that_are_refused_by_name_pass() -> None:
+    assert findings_of(probe())["adapters"].outcome is Outcome.PASS
+
+
+def test_an_engine_for_adapters_that_fails_for_another_reason_shows_nothing() -> None:
+    refusals = tuple(r for r in probe().refusals if r.engine != "lora")
+    other = Refusal(engine="lora", message="out of memory")
+    assert findings_of(probe(refusals=(*refusals, other)))["adapters"].outcome is Outcome.INCONCLUSIVE
+
+
+def test_adapters_that_were_not_tried_are_no_pass() -> None:
+    refusals = tuple(r for r in probe().refusals if r.engine != "lora")
+    assert findings_of(probe(refusals=refusals))["adapters"].outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_path_that_serves_a_deployment_for_adapters_must_show_that_they_work() -> None:
+    refusals = tuple(r for r in probe().refusals if r.engine != "lora")
+    served = tuple(s.model_copy(update={"engine": "lora"}) for s in probe().steps)
+    found = findings_of(probe(refusals=refusals, steps=(*probe().steps, *served)))
+    assert found["adapters"].outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_deployment_for_adapters_that_is_refused_says_nothing_of_the_drafts() -> None:
+    refusals = tuple(r for r in probe().refusals if r.engine != "beyond")
+    assert findings_of(probe(refusals=refusals))["2 drafts"].outcome is Outcome.INCONCLUSIVE

@@ -15,7 +15,7 @@ from harness.engine.client import CompletionClient, render_body
 from harness.engine.server import ArmServer
 from harness.model.completion import CompletionRequest
 from harness.model.errors import EngineError
-from harness.model.evaluation import SuiteItem
+from harness.model.evaluation import GIVEN_UP, SuiteItem
 
 Fake = Callable[..., ArmServer]
 Ask = Callable[..., tuple[SuiteItem, ...]]
@@ -126,3 +126,18 @@ def test_the_body_carries_schema_seed_and_forced_tokens_as_vllm_spells_them() ->
 
 def test_the_seed_is_left_out_when_there_is_none() -> None:
     assert "seed" not in render_body(request(), "m")
+
+
+def test_a_client_that_gives_up_keeps_what_came_and_waits_for_no_more(ask: Ask) -> None:
+    (item,) = ask(request(max_tokens=90, stream=True, give_up_after=2))
+    assert (item.finish_reason, item.num_completion_tokens, len(item.token_ids), item.error) == (
+        GIVEN_UP,
+        2,
+        2,
+        "",
+    )
+
+
+def test_only_a_stream_can_be_given_up() -> None:
+    with pytest.raises(ValueError, match="given up"):
+        request(give_up_after=2)

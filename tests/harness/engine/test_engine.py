@@ -224,6 +224,20 @@ def test_only_imported_files_of_the_subject_are_listed(
     assert set(ledger(server).modules) == names
 
 
+def test_noise_on_purpose_changes_answers_is_counted_and_leaves_no_trace(
+    server: ArmServer, client: CompletionClient, toy_dispatch: DispatchSection
+) -> None:
+    request = CompletionRequest(item="noisy", prompt_token_ids=(1, 2, 3), max_tokens=12, logprobs=5)
+    before = client.complete(request)
+    server.rpc("fasttrack_perturb", "1.0", "3", *toy_dispatch.specialized_code)
+    noisy = client.complete(request)
+    (answer,) = server.rpc("fasttrack_perturb", "0", "0")
+    server.reset_prefix_cache()
+    after = client.complete(request)
+    assert noisy.token_ids != before.token_ids and answer["num_perturbed_calls"] >= len(noisy.token_ids)
+    assert (after.token_ids, after.top_logprobs) == (before.token_ids, before.top_logprobs)
+
+
 def test_coverage_is_recorded_by_suite_and_leaves_no_trace_function(
     server: ArmServer, client: CompletionClient, ragged: tuple[SuiteItem, ...]
 ) -> None:

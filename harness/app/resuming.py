@@ -1,0 +1,99 @@
+"""Takes up a run that was killed: what its servers left is recorded, and what is recorded is not collected again."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bundles.partial import reopen
+from harness.app.arm_evidence import recover_server
+from harness.app.recorder import Recorder
+from harness.model.change import Change
+from harness.model.errors import ConfigurationError
+from harness.model.evidence import (
+    AnyEvidence,
+    EnvironmentEvidence,
+    EvidenceSet,
+    SuiteEvidence,
+    TimingEvidence,
+    session_mark,
+)
+from harness.model.words import Arm, Tier
+
+RUN_FOLDER = "fasttrack-run-"
+OUT_NAME = "out"
+"""File in a run's working folder that says where its bundle is."""
+
+
+def reopened(
+    folder: Path,
+    environment: EnvironmentEvidence,
+    *,
+    manifest_text: str,
+    policy_text: str,
+    change: Change,
+) -> tuple[AnyEvidence, ...]:
+    """The evidence of a begun bundle of the same change, manifest, policy, harness, engine and profile.
+
+    Raises:
+        ConfigurationError: there is none, or it is of another.
+    """
+    records = reopen(folder, manifest_text=manifest_text, policy_text=policy_text, change=change)
+    begun = [record for record in records if isinstance(record, EnvironmentEvidence)]
+    if not begun or _identity(begun[0]) != _identity(environment):
+        raise ConfigurationError(
+            "resume-other",
+            f"{folder} was begun by another harness, profile or set of packages, or on another machine.",
+            "Leave --resume out to judge anew.",
+        )
+    return records
+
+
+def _identity(environment: EnvironmentEvidence) -> EnvironmentEvidence:
+    """All but the time."""
+    return environment.model_copy(update={"recorded_at": ""})
+
+
+def mark_run(folder: Path, out: Path) -> None:
+    """Writes into a run's working folder where its bundle is."""
+    (folder / OUT_NAME).write_text(str(out.resolve()))
+
+
+def recover(out: Path, recorder: Recorder) -> None:
+    """Records the servers of the killed run whose bundle this is, from its working folder.
+
+    Raises:
+        ConfigurationError: answers are in the bundle whose server's ledger is gone; they prove nothing.
+    """
+    for run in sorted(Path(tempfile.gettempdir()).glob(f"{RUN_FOLDER}*")):
+        mark = run / OUT_NAME
+        is_own = run.stat().st_uid == os.getuid()
+        if is_own and mark.is_file() and mark.read_text() == str(out.resolve()):
+            for arm in Arm:
+                recover_server(run / "arms" / arm.value, run / "head", recorder)
+    lost = unproven(recorder.evidence)
+    if lost:
+        raise ConfigurationError(
+            "resume-lost",
+            f"What the killed run's servers wrote is gone, and with it the proof of {', '.join(lost)}.",
+            "Leave --resume out to judge anew.",
+        )
+
+
+def unproven(evidence: EvidenceSet) -> Sequence[str]:
+    """Suites and cells with answers of a server of which no ledger is recorded."""
+    proven = {(arm, ledger.session[:8]) for arm in Arm for ledger in evidence.ledgers(arm, Tier.CPU)}
+    asked = [(r.suite, r.arm, r.items) for r in evidence.of(SuiteEvidence, tier=Tier.CPU)]
+    asked += [
+        (cell.cell, block.arm, block.items)
+        for cell in evidence.of(TimingEvidence, tier=Tier.CPU)
+        for block in cell.blocks
+    ]
+    names = [
+        f"{name} on {arm}"
+        for name, arm, items in asked
+        if any((arm, session_mark(item)) not in proven for item in items)
+    ]
+    return list(dict.fromkeys(names))

@@ -1,0 +1,44 @@
+"""Trains the miniature on chats.
+
+Usage: `python -m specialized_path.nano.training OUT_DIR [--curriculum FILE] [--seed N] [--workers N]`. A run that was
+stopped goes on from its last saved step when started again with the same directory. Results: `model.safetensors`
+with the served names, and `curve.json`.
+"""
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import multiprocessing
+
+from specialized_path.nano.training.loop import Run, run_worker
+
+DEFAULT_CURRICULUM = Path(__file__).with_name("curriculum.json")
+
+
+def main() -> None:
+    """Starts one process a worker and waits for them."""
+    parser = argparse.ArgumentParser(prog="python -m specialized_path.nano.training", description=__doc__)
+    parser.add_argument("out_dir", type=Path)
+    parser.add_argument("--curriculum", type=Path, default=DEFAULT_CURRICULUM)
+    parser.add_argument("--seed", type=int, default=0, help="seed of the start and of the data (default: 0)")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="processes of one thread each"
+    )
+    parser.add_argument("--matrix-lr", type=float, default=0.02, help="peak, Muon (default: 0.02)")
+    parser.add_argument("--vector-lr", type=float, default=0.004, help="peak, Adam (default: 0.004)")
+    parser.add_argument(
+        "--compile", action="store_true", help="compile the forward: a minute a length, then faster"
+    )
+    arguments = parser.parse_args()
+    arguments.out_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(**vars(arguments), rendezvous=f"{folder}/rendezvous")
+        multiprocessing.spawn(run_worker, args=(run,), nprocs=arguments.workers)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()

@@ -1,0 +1,97 @@
+"""Laws of a training run: what moves, what stays, and that it goes on where it stopped."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from specialized_path.nano.config import KimiK3NanoConfig
+from specialized_path.nano.training.curriculum import Phase, Source, batches
+from specialized_path.nano.training.initial import initial_weights
+from specialized_path.nano.training.loop import LOG_EVERY, Run, run_worker
+from specialized_path.nano.training.optimizer import orthogonalized
+
+
+@pytest.fixture
+def source(tmp_path):
+    """Chats whose answers are all the same, one of them too long for a sequence."""
+    chats = [
+        {
+            "messages": [
+                {"role": "user", "content": str(n)},
+                {"role": "assistant", "content": "again and again"},
+            ]
+        }
+        for n in range(400)
+    ]
+    chats[1]["messages"][0]["content"] = "long" * 20
+    path = tmp_path / "chats.jsonl"
+    path.write_text("".join(json.dumps(chat) + "\n" for chat in chats))
+    return {"name": "chats", "command": f"cat {path}", "share": 1.0, "loss_weight": 0.5}
+
+
+@pytest.fixture
+def train(tmp_path, source):
+    """Returns a function that trains for so many steps in all, in this process, and gives the folder."""
+    num_threads = torch.get_num_threads()
+
+    def run(steps):
+        curriculum = tmp_path / f"{steps}.json"
+        phase = {"steps": steps, "length": 24, "sequences": 2, "sources": [source]}
+        curriculum.write_text(json.dumps({"phases": [phase]}))
+        settings = {"seed": 0, "workers": 1, "matrix_lr": 0.02, "vector_lr": 0.01, "compile": False}
+        rendezvous = str(tmp_path / f"rendezvous-{steps}")
+        run_worker(0, Run(out_dir=tmp_path, curriculum=curriculum, rendezvous=rendezvous, **settings))
+        return tmp_path
+
+    yield run
+    torch.set_num_threads(num_threads)
+    torch.set_flush_denormal(False)
+
+
+@pytest.fixture
+def phase(source):
+    """A phase over the chats."""
+    return Phase(steps=1, length=24, sequences=2, sources=(Source(**source),))
+
+
+def test_what_every_chat_says_is_learned_the_routing_stays_and_a_second_start_goes_on(train):
+    trained = load_file(train(LOG_EVERY) / "model.safetensors")
+    initial = initial_weights(KimiK3NanoConfig(), 0)
+    frozen = {name for name, weight in trained.items() if torch.equal(weight, initial[name])}
+    # The first mixture has a single source: its query has nothing to decide.
+    alone = ("model.layers.0.self_attention_res_norm.weight", "model.layers.0.self_attention_res_proj.weight")
+    assert frozen == {*alone, *(name for name in initial if ".gate." in name)}
+    tags = (weights["model.embed_tokens.weight"][:, :17] for weights in (trained, initial))
+    assert torch.equal(*tags)
+    curve = json.loads((train(2 * LOG_EVERY) / "curve.json").read_text())
+    assert [point["step"] for point in curve] == [LOG_EVERY, 2 * LOG_EVERY]
+    assert curve[0]["chats"]["token_accuracy"] < 0.9 < curve[1]["chats"]["token_accuracy"]
+
+
+def test_a_chat_that_does_not_fit_is_left_out_and_the_rest_is_padded(phase):
+    batch = next(batches(phase, seed=0))
+    first_bytes = [chr(row[2]) for row in batch.token_ids.tolist()]
+    assert first_bytes == ["0", "2"]
+
+
+def test_only_what_is_learned_has_weight_and_it_is_the_sources(phase):
+    batch = next(batches(phase, seed=0))
+    assert batch.weights.unique().tolist() == [0.0, 0.5]
+    learned = batch.token_ids[:, 1:][batch.weights > 0].tolist()
+    assert bytes(t for t in learned if t < 256) == b"again and again" * 2
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 64), (2, 64, 32), (1, 4, 128)])
+def test_a_matrix_moves_along_all_its_directions_alike(shape):
+    matrices = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    values = torch.linalg.svdvals(orthogonalized(matrices))
+    assert (values > 0.6).all() and (values < 1.3).all()
+
+
+def test_the_directions_of_a_matrix_are_kept():
+    matrices = torch.randn(1, 16, 32, generator=torch.Generator().manual_seed(0))
+    left, _, right = torch.linalg.svd(matrices, full_matrices=False)
+    turned = left.transpose(-1, -2) @ orthogonalized(matrices) @ right.transpose(-1, -2)
+    assert (turned - torch.diag_embed(turned.diagonal(dim1=-2, dim2=-1))).abs().max() < 1e-3
