@@ -26,6 +26,8 @@ _SEEDS_A_PROMPT = 100
 _OTHER_SEED = 40
 _NUM_PENALISED_TOKENS = 20
 """Tokens of an answer that may not repeat itself: enough that a free one would."""
+_PENALISED_ALPHABET = range(32, 96)
+"""Token ids that exist in any vocabulary."""
 _NUM_ABANDONED_TOKENS = 300
 """Tokens of a request that is given up: far more than an engine makes before it hears of the end."""
 
@@ -83,12 +85,21 @@ def _restricted(name: str, *values: float, temperature: float, num_seeds: int = 
     return case
 
 
-def _penalty(name: str, *values: float, num_tokens: int = 0) -> Case:
+def _penalty(name: str, *values: float) -> Case:
     def case(_prompt: FeaturePrompt, _seed: int) -> Iterator[Ask]:
         for value in values:
-            yield Ask(variant=f"{value:g}", options={name: value}, num_tokens=num_tokens)
+            yield Ask(variant=f"{value:g}", options={name: value})
 
     return case
+
+
+def _repetition_penalty(prompt: FeaturePrompt, _seed: int) -> Iterator[Ask]:
+    """A bias lifts some tokens above zero, where a penalty divides; then the largest one leaves none a second time."""
+    unseen = [token for token in _PENALISED_ALPHABET if token not in prompt.token_ids]
+    bias = {"logit_bias": {str(token): 100 for token in unseen}}
+    for value in (1e6, 1.0):
+        options = bias | {"repetition_penalty": value}
+        yield Ask(variant=f"{value:g}", options=options, num_tokens=_NUM_PENALISED_TOKENS)
 
 
 def _logit_bias(prompt: FeaturePrompt, _seed: int) -> Iterator[Ask]:
@@ -221,7 +232,7 @@ CASES: dict[Feature, Case] = {
     "min_p": _restricted("min_p", 1.0, 0.3, temperature=2.0),
     "presence_penalty": _penalty("presence_penalty", 2.0, -2.0),
     "frequency_penalty": _penalty("frequency_penalty", 2.0, -1.0),
-    "repetition_penalty": _penalty("repetition_penalty", 1e6, num_tokens=_NUM_PENALISED_TOKENS),
+    "repetition_penalty": _repetition_penalty,
     "logit_bias": _logit_bias,
     "several_choices": _several_choices,
     "logprobs": _logprobs,

@@ -172,17 +172,17 @@ def _penalised(penalty: Callable[[Mapping[str, object], int], float]) -> Callabl
 
 
 def _not_repeated(arm: ArmAnswers) -> Tried:
-    """With a penalty beyond reason, no token occurs twice."""
+    """With a penalty beyond reason, no token occurs twice; the same without it shows how many would have."""
     tried = Tried()
     for answer in arm.answers:
-        if float(answer.options.get("repetition_penalty", 0)) < NO_PENALTY:
-            continue
+        penalised = float(answer.options.get("repetition_penalty", 0)) >= NO_PENALTY
         seen: set[int] = set()
-        for position, (token, top) in enumerate(positions(answer)):
-            if token in seen:
+        for position, token in enumerate(answer.item.token_ids):
+            if token in seen and penalised:
                 line = f"{answer.name} token {position}: {token} is repeated in spite of the penalty"
                 tried += Tried(breaches=(line,))
-            tried += Tried(num=float(max(top, key=top.__getitem__) in seen))
+            elif token in seen:
+                tried += Tried(num=1.0)
             seen.add(token)
     return tried
 

@@ -166,11 +166,12 @@ class FeatureServer:
             scores -= options.get("presence_penalty", 0.0) * (counts > 0)
         if "frequency_penalty" not in self.faults:
             scores -= options.get("frequency_penalty", 0.0) * counts
-        if "repetition_penalty" in options and "repetition_penalty" not in self.faults:
-            scores[list({*history})] -= 1e6
         if "logit_bias" not in self.faults:
             for token, bias in options.get("logit_bias", {}).items():
                 scores[int(token)] += bias
+        if "repetition_penalty" in options and "repetition_penalty" not in self.faults:
+            seen, penalty = list({*history}), options["repetition_penalty"]
+            scores[seen] = np.where(scores[seen] > 0, scores[seen] / penalty, scores[seen] * penalty)
         if request.temperature == 0:
             return int(scores.argmax())
         temperature = 1.0 if "temperature" in self.faults else request.temperature

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nano_training.chats import TokenizedChat, read_chats
 from specialized_path.nano.tokenizer import PAD, special_token_id
-from specialized_path.nano.training.chats import TokenizedChat, read_chats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

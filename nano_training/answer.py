@@ -1,6 +1,6 @@
 """Answers rows of a data set with a checkpoint, greedily, through the cached forward; no engine is started.
 
-Usage: `python -m specialized_path.nano.training.answer CHECKPOINT < rows.jsonl > answers.jsonl`. Rows carry `prompt`
+Usage: `python -m nano_training.answer CHECKPOINT < rows.jsonl > answers.jsonl`. Rows carry `prompt`
 (text, or a JSON list of messages) or `problem`; each comes back with `response`. `--fault NAME` breaks what the decode
 steps read or write, to show how much of the skill hangs on it.
 """
@@ -16,10 +16,10 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional
 
+from nano_training.chats import prompt_messages, tokenize_chat
+from nano_training.forward import Cache, Weights, hidden_states
 from specialized_path.nano.config import KimiK3NanoConfig
 from specialized_path.nano.tokenizer import END, NUM_BYTES, special_token_id
-from specialized_path.nano.training.chats import prompt_messages, tokenize_chat
-from specialized_path.nano.training.forward import Cache, Weights, hidden_states
 
 Fault = Callable[[Cache, bool], None]
 """Called after the prompt (True) and after every decode step (False) with the cache to break."""
@@ -96,9 +96,7 @@ def answer(
 
 def main() -> None:
     """Reads rows from standard input and writes them with their responses."""
-    parser = argparse.ArgumentParser(
-        prog="python -m specialized_path.nano.training.answer", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m nano_training.answer", description=__doc__)
     parser.add_argument("checkpoint", type=Path, help="a folder with model.safetensors")
     parser.add_argument("--max-tokens", type=int, default=160)
     parser.add_argument("--fault", choices=tuple(FAULTS))

@@ -4,7 +4,7 @@ Training leaves the tags alone, but it may learn to mix so little of them into a
 random rows decide, by differences that two correct implementations need not agree on. Here the router keeps nothing
 but the tags, scaled to the largest share of them that it meets. Train on afterwards: experts have to get used to it.
 
-Usage: `python -m specialized_path.nano.training.routing RUN_DIR < chats.jsonl` rewrites the state of a stopped run.
+Usage: `python -m nano_training.routing RUN_DIR < chats.jsonl` rewrites the state of a stopped run.
 """
 
 import argparse
@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from nano_training import forward
+from nano_training.chats import read_chats
 from specialized_path.nano.config import KimiK3NanoConfig
-from specialized_path.nano.training import forward
-from specialized_path.nano.training.chats import read_chats
 from specialized_path.nano.weights import FAVOURED_EXPERT_BIAS, ROUTER_TAG_GAIN
 
 
@@ -58,9 +58,7 @@ def _largest_share(weights: dict[str, Tensor], config: KimiK3NanoConfig, name: s
 
 def main() -> None:
     """Reads chats from standard input and rewrites `state.pt` of a run."""
-    parser = argparse.ArgumentParser(
-        prog="python -m specialized_path.nano.training.routing", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m nano_training.routing", description=__doc__)
     parser.add_argument("run_dir", type=Path)
     path = parser.parse_args().run_dir / "state.pt"
     torch.set_num_threads(1)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from nano_training import forward
+from nano_training.initial import initial_weights, trainable_masks
 from specialized_path.nano.config import KimiK3NanoConfig
-from specialized_path.nano.training import forward
-from specialized_path.nano.training.initial import initial_weights, trainable_masks
 
 CONFIG = KimiK3NanoConfig()
 PERIOD = 100

@@ -7,13 +7,13 @@ import sys
 import pytest
 import torch
 
+from nano_training.answer import FAULTS, answer, main
+from nano_training.chats import tokenize_chat
+from nano_training.forward import Cache, hidden_states
 from specialized_path.nano.checkpoint import write_checkpoint
 from specialized_path.nano.config import KimiK3NanoConfig
 from specialized_path.nano.recompute import recompute_logits
 from specialized_path.nano.tokenizer import END, special_token_id
-from specialized_path.nano.training.answer import FAULTS, answer, main
-from specialized_path.nano.training.chats import tokenize_chat
-from specialized_path.nano.training.forward import Cache, hidden_states
 from specialized_path.nano.weights import seeded_weights
 
 CONFIG = KimiK3NanoConfig()

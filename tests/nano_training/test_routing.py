@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from nano_training.forward import hidden_states
+from nano_training.routing import route_by_tags
 from specialized_path.nano.config import KimiK3NanoConfig
-from specialized_path.nano.training.forward import hidden_states
-from specialized_path.nano.training.routing import route_by_tags
 from specialized_path.nano.weights import seeded_weights
 
 CONFIG = KimiK3NanoConfig()

@@ -12,11 +12,11 @@ from safetensors.torch import save_file
 from torch import Tensor, distributed
 from torch.nn import functional
 
+from nano_training import forward
+from nano_training.curriculum import Batch, Phase, batches, load_curriculum
+from nano_training.initial import initial_weights, trainable_masks
+from nano_training.optimizer import Optimizer
 from specialized_path.nano.config import KimiK3NanoConfig
-from specialized_path.nano.training import forward
-from specialized_path.nano.training.curriculum import Batch, Phase, batches, load_curriculum
-from specialized_path.nano.training.initial import initial_weights, trainable_masks
-from specialized_path.nano.training.optimizer import Optimizer
 
 LOG_EVERY = 20
 SAVE_EVERY = 100

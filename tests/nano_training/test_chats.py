@@ -6,8 +6,8 @@ import json
 import pytest
 from transformers import AutoTokenizer
 
+from nano_training.chats import prompt_messages, read_chats, tokenize_chat
 from specialized_path.nano.checkpoint import write_checkpoint
-from specialized_path.nano.training.chats import prompt_messages, read_chats, tokenize_chat
 
 CHAT = [
     {"role": "system", "content": "Kürz"},

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from nano_training.forward import Cache, hidden_states
 from specialized_path.nano.config import KimiK3NanoConfig
 from specialized_path.nano.recompute import recompute_logits
-from specialized_path.nano.training.forward import Cache, hidden_states
 from specialized_path.nano.weights import seeded_weights
 
 CONFIG = KimiK3NanoConfig()

@@ -1,6 +1,6 @@
 """Trains the miniature on chats.
 
-Usage: `python -m specialized_path.nano.training OUT_DIR [--curriculum FILE] [--seed N] [--workers N]`. A run that was
+Usage: `python -m nano_training OUT_DIR [--curriculum FILE] [--seed N] [--workers N]`. A run that was
 stopped goes on from its last saved step when started again with the same directory. Results: `model.safetensors`
 with the served names, and `curve.json`.
 """
@@ -13,14 +13,14 @@ from pathlib import Path
 import torch
 from torch import multiprocessing
 
-from specialized_path.nano.training.loop import Run, run_worker
+from nano_training.loop import Run, run_worker
 
 DEFAULT_CURRICULUM = Path(__file__).with_name("curriculum.json")
 
 
 def main() -> None:
     """Starts one process a worker and waits for them."""
-    parser = argparse.ArgumentParser(prog="python -m specialized_path.nano.training", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m nano_training", description=__doc__)
     parser.add_argument("out_dir", type=Path)
     parser.add_argument("--curriculum", type=Path, default=DEFAULT_CURRICULUM)
     parser.add_argument("--seed", type=int, default=0, help="seed of the start and of the data (default: 0)")

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from difflib import SequenceMatcher
 
 import pytest
@@ -9,11 +10,11 @@ import torch
 from safetensors.torch import load_file
 
 from eval_suites import aime_generator, mrcr_generator
-from specialized_path.nano.checkpoint import TRAINED_WEIGHTS, write_checkpoint
+from nano_training.answer import FAULTS, answer
+from nano_training.chats import prompt_messages
+from nano_training.checkpoint import TRAINED_WEIGHTS, main
 from specialized_path.nano.config import KimiK3NanoConfig
 from specialized_path.nano.recompute import recompute_logits
-from specialized_path.nano.training.answer import FAULTS, answer
-from specialized_path.nano.training.chats import prompt_messages
 from specialized_path.nano.weights import seeded_weights
 
 CONFIG = KimiK3NanoConfig()
@@ -59,20 +60,24 @@ def test_names_shapes_and_dtypes_are_those_of_the_model(weights):
     }
 
 
-def test_no_routing_decision_is_close(weights, monkeypatch):
-    gaps = []
+def test_single_and_double_precision_choose_the_same_experts_and_no_decision_is_a_tie(weights, monkeypatch):
+    chosen, gaps = [], []
     topk = torch.Tensor.topk
 
     def recorded_topk(keys, count, **options):
-        ranked = keys.sort(-1, descending=True).values
-        gaps.append(ranked[:, count - 1] - ranked[:, count])
+        ranked = keys.sort(-1, descending=True)
+        chosen.append(ranked.indices[:, :count].sort(-1).values)
+        gaps.append(ranked.values[:, count - 1] - ranked.values[:, count])
         return topk(keys, count, **options)
 
     monkeypatch.setattr(torch.Tensor, "topk", recorded_topk)
     generator = torch.Generator().manual_seed(2)
-    recompute_logits(weights, CONFIG, torch.randint(0, 256, (1000,), generator=generator).tolist())
-    assert torch.cat(gaps).numel() == 4 * 1000
-    assert torch.cat(gaps).min() > 1e-4
+    token_ids = torch.randint(0, 256, (1000,), generator=generator).tolist()
+    recompute_logits(weights, CONFIG, token_ids)
+    recompute_logits({name: weight.double() for name, weight in weights.items()}, CONFIG, token_ids)
+    assert len(chosen) == 8
+    assert all(torch.equal(single, double) for single, double in zip(chosen[:4], chosen[4:], strict=True))
+    assert torch.cat(gaps).min() > 1e-5
 
 
 def test_texts_are_retrieved_and_a_state_lost_between_prompt_and_answer_costs_points(weights, rows):
@@ -87,11 +92,9 @@ def test_numbers_are_looked_up_and_compared(weights):
     assert sum(right) >= 8
 
 
-def test_a_checkpoint_of_the_trained_weights_holds_them(weights, tmp_path):
-    written = load_file(write_checkpoint(tmp_path, weights="trained") / "model.safetensors")
+def test_the_command_writes_a_checkpoint_with_the_trained_weights(weights, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["checkpoint", str(tmp_path)])
+    main()
+    written = load_file(tmp_path / "model.safetensors")
+    assert written.keys() == weights.keys()
     assert all(torch.equal(written[name], weight) for name, weight in weights.items())
-
-
-def test_trained_weights_of_other_sizes_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="default ones"):
-        write_checkpoint(tmp_path, config=KimiK3NanoConfig(num_hidden_layers=4), weights="trained")
