@@ -1,6 +1,8 @@
 .DEFAULT_GOAL := help
 VENV := .venv/bin
 OUT ?= fasttrack-out
+# A file's tests stay in one process: they share what is costly to make.
+PARALLEL := --numprocesses $(shell nproc) --maxprocesses 8 --dist loadfile
 
 .PHONY: help setup validate test test-quick check format
 
@@ -13,18 +15,18 @@ setup: ## Create .venv with fasttrack and a CPU build of vLLM (does nothing when
 validate: setup ## Judge the Kimi K3 path, as committed, on a real vLLM engine on this CPU.
 	@$(VENV)/fasttrack validate --base empty --paths 'specialized_path/**' --paths 'tests/specialized_path/**' --out $(OUT)
 
-test: setup ## Run every test.
-	@$(VENV)/python -m pytest
+test: test-quick ## Run every test: those without an engine in one process a core, those with one alone.
+	@$(VENV)/python -m pytest -m engine
 
 test-quick: setup ## Run the tests that start no engine.
-	@$(VENV)/python -m pytest -m "not engine"
+	@$(VENV)/python -m pytest -m "not engine" $(PARALLEL)
 
 check: setup ## Format, lint, types, imports, tests that start no engine.
 	@$(VENV)/ruff format --check .
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports
-	@$(VENV)/python -m pytest -m "not engine"
+	@$(VENV)/python -m pytest -m "not engine" $(PARALLEL)
 
 format: setup ## Format the code.
 	@$(VENV)/ruff format .

@@ -101,7 +101,9 @@ def test_right_answers_of_the_other_path_do_not_count() -> None:
 
 
 def test_a_feature_that_the_candidate_refuses_fails() -> None:
-    assert not_passed(candidate_with("refused")) == {"logit_bias": Outcome.FAIL}
+    # A repetition penalty is shown with the help of a bias.
+    wanted = dict.fromkeys(("logit_bias", "repetition_penalty"), Outcome.FAIL)
+    assert not_passed(candidate_with("refused")) == wanted
 
 
 REQUIRED = POLICY.model_copy(update={"required": {Tier.CPU: ("SCO005",)}})
