@@ -17,7 +17,13 @@ from harness.model.words import ExitCode, Tier
 from harness.options import ChangeOptions, OutputOptions, ValidateOptions
 
 ROOT = Path(__file__).resolve().parents[3]
-COPIED = ("specialized_path", "nano_training", "fasttrack.toml", ".github/fasttrack-policy.toml", "docs/kimi-k3-path.md")
+COPIED = (
+    "specialized_path",
+    "nano_training",
+    "fasttrack.toml",
+    ".github/fasttrack-policy.toml",
+    "docs/kimi-k3-path.md",
+)
 
 
 def git(repo: Path, *arguments: str) -> None:
