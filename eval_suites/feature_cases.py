@@ -25,7 +25,7 @@ _SEEDS_A_PROMPT = 100
 """Seeds are apart for every prompt and load: two prompts with one seed are drawn with the same noise."""
 _OTHER_SEED = 40
 _NUM_PENALISED_TOKENS = 20
-"""Tokens of an answer that may not repeat itself: enough that a free one would."""
+"""Tokens of an answer whose repetitions are penalised: enough that a free one would repeat itself."""
 _PENALISED_ALPHABET = range(32, 96)
 """Token ids that exist in any vocabulary."""
 _NUM_ABANDONED_TOKENS = 300
@@ -88,7 +88,7 @@ def _restricted(name: str, *values: float, temperature: float, num_seeds: int = 
 def _penalty(name: str, *values: float) -> Case:
     def case(_prompt: FeaturePrompt, _seed: int) -> Iterator[Ask]:
         for value in values:
-            yield Ask(variant=f"{value:g}", options={name: value})
+            yield Ask(variant=f"{value:g}", options={name: value}, num_tokens=_NUM_PENALISED_TOKENS)
 
     return case
 
