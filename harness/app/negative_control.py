@@ -10,8 +10,8 @@ from harness.model.evidence import SuiteEvidence
 from harness.model.words import Arm, Tier
 
 AMPLITUDE = 4.0
-"""Standard deviation of the noise over the root mean square of a row. A trained model shrugs off as much noise as signal:
-the miniature then still says 98 of 100 tokens of an answer right, 83 at twice and 29 at four times as much."""
+"""Standard deviation of the noise over the root mean square of a row. A trained model shrugs off as much noise as
+signal: the miniature then still says 98 of 100 tokens of an answer right, 83 at twice and 29 at four times as much."""
 
 
 def collect_control(recorder: Recorder, session: ArmSession, suite: Suite) -> None:
