@@ -231,7 +231,7 @@ CASES: dict[Feature, Case] = {
     "top_p": _restricted("top_p", 0.3, temperature=1.0, num_seeds=2),
     "min_p": _restricted("min_p", 1.0, 0.3, temperature=2.0),
     "presence_penalty": _penalty("presence_penalty", 2.0, -2.0),
-    "frequency_penalty": _penalty("frequency_penalty", 2.0, -1.0),
+    "frequency_penalty": _penalty("frequency_penalty", 2.0, 1.0, -1.0),
     "repetition_penalty": _repetition_penalty,
     "logit_bias": _logit_bias,
     "several_choices": _several_choices,

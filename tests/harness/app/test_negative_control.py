@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from eval_suites.suite import Suite, SuitePart
-from harness.app.negative_control import collect_control
+from harness.app.negative_control import AMPLITUDE, collect_control
 from harness.app.recorder import Progress, Recorder
 from harness.model.completion import CompletionRequest
 from harness.model.errors import EngineError
@@ -78,7 +78,7 @@ def collected(session: FakeSession) -> list[AnyEvidence]:
 def test_the_noise_lies_on_the_answers_of_the_control_alone_and_its_calls_are_recorded() -> None:
     session = FakeSession()
     (record,) = collected(session)
-    assert session.said == ["mrcr_control", "noise 1, seed 5", "mrcr_control", "noise 0, seed 0"]
+    assert session.said == ["mrcr_control", f"noise {AMPLITUDE:g}, seed 5", "mrcr_control", "noise 0, seed 0"]
     assert isinstance(record, SuiteEvidence) and record.num_perturbed_calls == 9 and record.perturbation
 
 
