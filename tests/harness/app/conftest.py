@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from bundles.reader import read_bundle
+from harness.app.cpu_tier import CpuRun, collect_cpu_tier
+from harness.app.suite_plan import CpuSizes
 from harness.app.validate import validate
 from harness.model.evidence import AnyEvidence
 from harness.model.judgement import Judgement
@@ -62,11 +64,25 @@ class Run:
     bundle: Path
 
 
+CLEAN_SIZES = CpuSizes(
+    num_feature_prompts=4,
+    num_mrcr_rows=24,
+    num_aime_rows=16,
+    num_aime_samples=2,
+    num_control_requests=16,
+)
+"""All of what decides in minutes, and of the served features and evaluations enough to show a fault."""
+
+
 @pytest.fixture(scope="session")
 def clean_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """The whole job on the clean path: three engines, every suite, every timed cell."""
     repo = copy_subject(tmp_path_factory.mktemp("clean-repo"))
     out = tmp_path_factory.mktemp("clean") / "bundle"
-    result = validate(validate_options(repo, out))
+
+    def collect(run: CpuRun) -> None:
+        collect_cpu_tier(replace(run, sizes=CLEAN_SIZES))
+
+    result = validate(validate_options(repo, out), collect_cpu=collect)
     bundle = read_bundle(out)
     return Run(result.exit_code, bundle.judgement, bundle.records, out)
