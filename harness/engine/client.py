@@ -25,7 +25,8 @@ class CompletionClient(Completer):
         self._server = server
         self._mark = server.spec.nonce[:8]
         self._serial = itertools.count()
-        limits = httpx2.Limits(max_connections=None)
+        # A connection that is kept may be closed by the server just when it is used again.
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
         self._http = httpx2.Client(trust_env=False, timeout=timeout_s, limits=limits)
 
     def complete(self, request: CompletionRequest, *, suite: str = "single") -> SuiteItem:

@@ -36,7 +36,7 @@ def edited(old: str, new: str) -> str:
 
 
 def test_this_repositorys_own_manifest_and_policy_load() -> None:
-    assert load_manifest(MANIFEST).paths.import_roots == ("specialized_path",)
+    assert load_manifest(MANIFEST).paths.import_roots == ("specialized_path", "nano_training")
     assert load_policy(POLICY).required[Tier.STATIC]
 
 
@@ -132,7 +132,7 @@ def test_a_value_of_the_wrong_kind_is_never_converted(old: str, new: str, expect
         (
             'target = "specialized_path.',
             'target = "torch.',
-            "expected a module below paths.import_roots (specialized_path)",
+            "expected a module below paths.import_roots (specialized_path, nano_training)",
         ),
         (
             'specialized_code = ["specialized_path.',

@@ -119,6 +119,10 @@ FAULT_SIZES = CpuSizes(
     num_structured_prompts=4,
     num_full_context_prompts=1,
     num_feature_prompts=0,
+    num_mrcr_rows=8,
+    num_aime_rows=8,
+    num_aime_samples=1,
+    num_control_requests=4,
 )
 """Enough to show a fault; the clean run asks for enough to show that there is none."""
 

@@ -122,13 +122,14 @@ def test_threads_are_sorted_by_the_conditions_on_who_they_are(
 ) -> None:
     model = model_of(*lines, "@%p1 bra L;", "griddepcontrol.wait;", "L: bar.sync 0;")
     classes = model.classes(frozenset(range(len(model.graph.blocks))))
-    assert sorted(c.size for c in classes) == sizes and all(c.is_certain for c in classes)
+    assert sorted(len(c.threads) for c in classes) == sizes and all(c.is_certain for c in classes)
 
 
 def test_the_elected_thread_and_the_others_are_two_classes() -> None:
     model = model_of("elect.sync %r1|%p1, -1;", "@%p1 bra L;", "griddepcontrol.wait;", "L:")
     classes = model.classes(frozenset(range(len(model.graph.blocks))))
-    assert sorted(c.size for c in classes) == [3, 93]
+    # One thread of each warp is the elected one, and nobody knows which.
+    assert sorted((c.is_elected, len(c.threads)) for c in classes) == [(False, 96), (True, 96)]
 
 
 def test_dominators_and_loops_of_a_nested_loop() -> None:
