@@ -88,24 +88,16 @@ GRAMMAR_LATE = Edit(
     "            return apply(scheduled, grammar, batch, logits)\n"
     "        gpu_model_runner.apply_grammar_bitmask = apply_late\n",
 )
-STOP_STRING_DROPPED = Edit(
-    file="specialized_path/plugin.py",
-    old="    from transformers import AutoConfig\n",
-    new="    from transformers import AutoConfig\n"
-    "    from vllm.v1.engine import detokenizer\n"
-    "    detokenizer.check_stop_strings = lambda *_, **__: None\n",
-)
 
 FAULTS = {
     "silent fall-back to the plain forward": Fault(edits=(SILENT_FALL_BACK,), caught_by=(("COR003", ""),)),
     "KDA state update dropped at batch > 1": Fault(edits=(STATE_DROPPED,), caught_by=(("COR001", ""),)),
-    "temperature ignored, stop strings dropped, the grammar's mask one step late": Fault(
-        edits=(TEMPERATURE_IGNORED, STOP_STRING_DROPPED, GRAMMAR_LATE),
+    "temperature ignored, the grammar's mask one step late": Fault(
+        edits=(TEMPERATURE_IGNORED, GRAMMAR_LATE),
         caught_by=(
             ("SCO001", ""),
             ("SCO002", ""),
             ("SCO005", "temperature_sampling"),
-            ("SCO005", "stop_strings"),
             ("SCO005", "regex"),
             ("SCO005", "grammar"),
         ),
