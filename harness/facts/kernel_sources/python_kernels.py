@@ -34,6 +34,7 @@ class KernelFiles:
     def __init__(self, tree: SourceTree) -> None:
         self._meanings = Meanings(tree)
         self._wrappers: dict[Name, str] = {}
+        self._definitions: dict[str, dict[str, list[ast.FunctionDef | ast.ClassDef]]] = {}
 
     def makes(self, path: str) -> tuple[str, tuple[int, ...]]:
         """What kernels a file makes ("CuTe DSL"), empty for none, and the lines that make them."""
@@ -70,17 +71,22 @@ class KernelFiles:
         """What a function or class of the tree makes of what it decorates: by the names in its body."""
         if (path, name) not in self._wrappers:
             self._wrappers[path, name] = ""  # while a cycle is looked at
-            module = self._meanings.tree.parse(path)
-            bodies = [
-                node
-                for node in (ast.walk(module) if module is not None else ())
-                if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name.rpartition(".")[2]
-            ]
+            bodies = self._definitions_of(path).get(name.rpartition(".")[2], ())
             parts = [part for body in bodies for part in ast.walk(body) if isinstance(part, ast.expr)]
             meant = {meaning for part in parts for meaning in self._meanings.of(path, part)}
             inner = (self._of_wrapper(*n) for n in sorted(meant) if n[0] and n != (path, name))
             self._wrappers[path, name] = self._of_names(meant) or next(filter(None, inner), "")
         return self._wrappers[path, name]
+
+    def _definitions_of(self, path: str) -> dict[str, list[ast.FunctionDef | ast.ClassDef]]:
+        """Functions and classes of a file by name, at any depth."""
+        if path not in self._definitions:
+            found = self._definitions[path] = {}
+            module = self._meanings.tree.parse(path)
+            for node in ast.walk(module) if module is not None else ():
+                if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    found.setdefault(node.name, []).append(node)
+        return self._definitions[path]
 
 
 def made_by(name: str) -> str:
