@@ -73,14 +73,14 @@ def verify_bundle(folder: Path, decide: Decide, render_report: RenderReport) -> 
     except BundleError as error:
         if error.slug == "bundle-not-found":
             raise
-        return VerifyResult(differences=(_of_error(error),), num_files=0, num_evidence=0, rebuilt=None)
-    differences = [_of_error(problem) for problem in find_digest_problems(loaded)]
+        return VerifyResult(differences=(difference_of(error),), num_files=0, num_evidence=0, rebuilt=None)
+    differences = [difference_of(problem) for problem in find_digest_problems(loaded)]
     num_files = len(loaded.digests)
     try:
         bundle = parse_folder(loaded)
         rebuilt = decide(bundle.manifest_text, bundle.policy_text, bundle.change, bundle.records)
     except FasttrackError as error:
-        found = _of_error(error)
+        found = difference_of(error)
         if found not in differences:
             differences.append(found)
         return VerifyResult(differences=tuple(differences), num_files=num_files, num_evidence=0, rebuilt=None)
@@ -91,7 +91,7 @@ def verify_bundle(folder: Path, decide: Decide, render_report: RenderReport) -> 
     try:
         attestations = read_attestations(loaded.attestations, bundle, loaded.data.get(SHA256SUMS, b""))
     except BundleError as error:
-        differences.append(_of_error(error))
+        differences.append(difference_of(error))
     return VerifyResult(
         differences=tuple(differences),
         num_files=num_files,
@@ -101,7 +101,8 @@ def verify_bundle(folder: Path, decide: Decide, render_report: RenderReport) -> 
     )
 
 
-def _of_error(error: FasttrackError) -> Difference:
+def difference_of(error: FasttrackError) -> Difference:
+    """An error in the shape of every other difference."""
     if isinstance(error, BundleError):
         return Difference(slug=error.slug, where=error.where, message=error.problem)
     return Difference(slug=error.slug, where="", message=error.message)

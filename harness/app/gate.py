@@ -20,7 +20,7 @@ from bundles.error import BundleError
 from bundles.keys import PublicKey, parse_public_key
 from bundles.merge import Choice, list_choices, merged_records
 from bundles.reader import read_bundle
-from bundles.verify import Difference, verify_bundle
+from bundles.verify import Difference, difference_of, verify_bundle
 from bundles.waiver import RuledWaiver, Waiver, read_waiver, rule_waivers
 from harness.app.bundles import difference_finding
 from harness.app.inward import InwardEvidence, collect_without_collector
@@ -90,7 +90,7 @@ def _read_part(
     try:
         folder = stack.enter_context(opened(place))
     except BundleError as error:
-        return None, [Difference(slug=error.slug, where=error.where, message=error.problem)]
+        return None, [difference_of(error)]
     result = verify_bundle(folder, decide, render_report)
     if not result.intact:
         return None, list(result.differences)
@@ -108,8 +108,7 @@ def _read_waivers(
         try:
             waivers.append(read_waiver(file.read_bytes(), file.name))
         except BundleError as error:
-            problem = Difference(slug=error.slug, where=error.where, message=error.problem)
-            problems.append((file.name, problem))
+            problems.append((file.name, difference_of(error)))
     return waivers, problems
 
 
