@@ -18,6 +18,8 @@ class SuitePart:
 
     concurrency: int
     requests: tuple[CompletionRequest, ...]
+    together: bool = False
+    """Each `concurrency` of them start in one step of the engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,10 +46,14 @@ def run_suite(suite: Suite, completer: Completer, progress: Progress | None = No
     items: list[SuiteItem] = []
     for part in suite.parts:
         # Slices keep the progress moving; a slice is a whole number of full waves.
-        step = part.concurrency * max(1, 16 // part.concurrency)
+        step = part.concurrency * (1 if part.together else max(1, 16 // part.concurrency))
         for start in range(0, len(part.requests), step):
             chunk = part.requests[start : start + step]
-            items.extend(completer.complete_many(chunk, concurrency=part.concurrency, suite=suite.name))
+            items.extend(
+                completer.complete_many(
+                    chunk, concurrency=part.concurrency, suite=suite.name, together=part.together
+                )
+            )
             if progress is not None:
                 progress(len(items), suite.num_requests)
     return tuple(items)

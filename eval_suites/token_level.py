@@ -81,9 +81,14 @@ def teacher_forced_suite(
     concurrencies: Sequence[int],
     seed: int,
 ) -> Suite:
-    """Every prompt's continuation forced at every concurrency."""
-    parts = tuple(
-        SuitePart(concurrency=c, requests=forced_requests(prompts, continuations, concurrency=c))
-        for c in concurrencies
-    )
-    return Suite(name="teacher_forced", parts=parts, seed=seed)
+    """Every prompt's continuation forced at every concurrency.
+
+    At each, as many as fill a batch start together, so that it occurs; the others join and leave as they come.
+    """
+    parts = []
+    for concurrency in concurrencies:
+        requests = forced_requests(prompts, continuations, concurrency=concurrency)
+        first, others = requests[:concurrency], requests[concurrency:]
+        parts.append(SuitePart(concurrency=concurrency, requests=first, together=concurrency > 1))
+        parts.append(SuitePart(concurrency=concurrency, requests=others))
+    return Suite(name="teacher_forced", parts=tuple(part for part in parts if part.requests), seed=seed)

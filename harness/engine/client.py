@@ -7,7 +7,8 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import httpx2
@@ -16,6 +17,11 @@ from harness.engine.answer import Answer, parse_json
 from harness.engine.server import ArmServer
 from harness.model.completion import Completer, CompletionRequest
 from harness.model.evaluation import ChatMessage, SuiteItem
+
+HOLD_S = 0.6
+"""Time for a few requests to reach the engine on a busy machine."""
+HOLD_TRAVELS_S = 0.1
+"""Time for the hold itself to reach it."""
 
 
 class CompletionClient(Completer):
@@ -34,16 +40,26 @@ class CompletionClient(Completer):
         return self.complete_many([request], concurrency=1, suite=suite)[0]
 
     def complete_many(
-        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str
+        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str, together: bool = False
     ) -> tuple[SuiteItem, ...]:
         """Answers in the order of the requests, `concurrency` of them in flight while enough remain."""
         in_flight = max(1, min(concurrency, len(requests)))
         pool = ThreadPoolExecutor(in_flight, thread_name_prefix="completion")
         try:
-            futures = [pool.submit(self._complete, r, in_flight, suite) for r in requests]
-            return tuple(f.result() for f in futures)
+            with self._held() if together else nullcontext():
+                futures = [pool.submit(self._complete, r, in_flight, suite) for r in requests]
+                return tuple(f.result() for f in futures)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """The engine makes no step while the first requests travel to it."""
+        with ThreadPoolExecutor(1, thread_name_prefix="hold") as pool:
+            hold = pool.submit(self._server.rpc, "fasttrack_hold", str(HOLD_S))
+            wait([hold], timeout=HOLD_TRAVELS_S)
+            yield
+            hold.result()
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         """The served model's tokens of `text`, no special tokens added; raises EngineError."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Any
 
 from harness.engine.tracer import Tracer, active
+
+MAX_HOLD_S = 5.0
 
 
 class FasttrackWorkerExtension:
@@ -35,6 +38,11 @@ class FasttrackWorkerExtension:
         num_calls = perturber.num_calls
         perturber.switch(float(amplitude), int(seed), targets)
         return {"num_perturbed_calls": num_calls}
+
+    def fasttrack_hold(self, seconds: str) -> dict[str, Any]:
+        """Keeps the engine from its next step for so long: requests that come meanwhile start in one step."""
+        time.sleep(min(float(seconds), MAX_HOLD_S))
+        return {"num_steps": _tracer().steps.num_steps}
 
     def fasttrack_coverage_stop(self) -> dict[str, Any]:
         """Stops line coverage, so that nothing slows the worker while it is timed."""

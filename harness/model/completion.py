@@ -61,9 +61,12 @@ class Completer(Protocol):
     """Sends requests to one arm."""
 
     def complete_many(
-        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str
+        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str, together: bool = False
     ) -> tuple[SuiteItem, ...]:
         """Answers in the order of `requests`; exactly `concurrency` of them are in flight while enough remain.
+
+        `together`: the first `concurrency` of them start in one step of the engine, so that a batch of that size
+        occurs however slowly requests travel.
 
         A request that the server refuses is an item with its `error`; a server that cannot be reached or dies
         raises `EngineError`.

@@ -31,7 +31,7 @@ class FakeCompleter:
         self._text, self._error, self._forgets = text, error, forgets
 
     def complete_many(
-        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str
+        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str, together: bool = False
     ) -> tuple[SuiteItem, ...]:
         self.asked += requests
         return tuple(self._answer(request, concurrency, suite) for request in requests)

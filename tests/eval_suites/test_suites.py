@@ -24,7 +24,7 @@ class EchoCompleter:
         self.calls: list[tuple[int, int]] = []
 
     def complete_many(
-        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str
+        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str, together: bool = False
     ) -> tuple[SuiteItem, ...]:
         self.calls.append((concurrency, len(requests)))
         return tuple(
@@ -73,7 +73,10 @@ def test_slices_of_a_part_are_whole_waves_so_that_the_batch_stays_full() -> None
 def test_forcing_walks_the_baselines_own_continuation_of_the_same_prompt() -> None:
     greedy = run_suite(greedy_suite(PROMPTS, concurrencies=(1,), num_tokens=4, seed=0), EchoCompleter())
     forced = teacher_forced_suite(PROMPTS, continuations_of(greedy), concurrencies=(2,), seed=0)
-    assert [r.force_token_ids for r in forced.parts[0].requests] == list(PROMPTS)
+    parts = forced.parts
+    assert [r.force_token_ids for part in parts for r in part.requests] == list(PROMPTS)
+    # As many as fill the batch start together, so that it occurs.
+    assert [(len(part.requests), part.together) for part in parts] == [(2, True), (1, False)][: len(parts)]
 
 
 def test_a_failed_baseline_answer_leaves_no_continuation_to_force() -> None:

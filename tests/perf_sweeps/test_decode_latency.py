@@ -21,7 +21,7 @@ class RecordingCompleter:
         self.asked: list[tuple[str, CompletionRequest]] = []
 
     def complete_many(
-        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str
+        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str, together: bool = False
     ) -> tuple[SuiteItem, ...]:
         self.asked.extend((suite, r) for r in requests)
         return tuple(

@@ -119,7 +119,7 @@ class PretendedSession:
             file.write(f"{name} on {self._plan.arm}\n")
 
     def complete_many(
-        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str
+        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str, together: bool = False
     ) -> tuple[SuiteItem, ...]:
         return tuple(self._complete(request, concurrency, suite) for request in requests)
 
@@ -151,7 +151,7 @@ class PretendedSession:
             num_completion_tokens=len(tokens),
         )
 
-    def perturb(self, amplitude: float, seed: int) -> int:  # noqa: ARG002
+    def perturb(self, amplitude: float, seed: int) -> int:
         return 1
 
     def end_suite(self) -> None: ...

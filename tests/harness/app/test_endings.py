@@ -85,7 +85,7 @@ class SlowSession:
     def kill(self) -> None:
         self.killed.set()
 
-    def close(self, recorder: Recorder) -> None:  # noqa: ARG002
+    def close(self, recorder: Recorder) -> None:
         self.is_closed = True
 
 

@@ -55,7 +55,7 @@ class FakeSession:
         return self.num_calls
 
     def complete_many(
-        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str
+        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str, together: bool = False
     ) -> tuple[SuiteItem, ...]:
         self.said.append(suite)
         if self.dies:

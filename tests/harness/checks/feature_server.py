@@ -53,7 +53,7 @@ class FeatureServer:
     _known: set[tuple[int, ...]] = field(default_factory=set)
 
     def complete_many(
-        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str
+        self, requests: Sequence[CompletionRequest], *, concurrency: int, suite: str, together: bool = False
     ) -> tuple[SuiteItem, ...]:
         level = max(1, min(concurrency, len(requests)))
         return tuple(self._answer(r, level, suite) for r in requests)

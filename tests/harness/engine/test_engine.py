@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import httpx2
@@ -90,7 +91,7 @@ def ragged(server: ArmServer, client: CompletionClient) -> tuple[SuiteItem, ...]
         )
         for i in range(24)
     ]
-    return client.complete_many(requests, concurrency=8, suite="ragged")
+    return client.complete_many(requests, concurrency=8, suite="ragged", together=True)
 
 
 def ledger(server: ArmServer) -> LedgerReading:
@@ -196,24 +197,39 @@ def test_a_request_that_the_engine_refuses_keeps_its_reason(client: CompletionCl
 
 
 def test_an_aborted_request_leaves_the_ledger_whole(server: ArmServer, client: CompletionClient) -> None:
-    """The engine may finish before it hears of the abort, so several are tried until one was cut short."""
+    """The engine is held while it is told, since it may otherwise finish first."""
     url = f"{server.base_url}/v1/completions"
     body = {"model": server.spec.served_model_name, "prompt": [1], "max_tokens": 500, "stream": True}
     body |= {"ignore_eos": True}
-    steps = [500]
-    for attempt in range(10):
-        request_id = f"aborted-{attempt}r"
+    with ThreadPoolExecutor(1) as pool:
         with (
             httpx2.Client(trust_env=False) as http,
-            http.stream("POST", url, json=body, headers={"X-Request-Id": request_id}) as answer,
+            http.stream("POST", url, json=body, headers={"X-Request-Id": "abortedr"}) as answer,
         ):
             next(answer.iter_lines())
-        client.complete(CompletionRequest(item="after", prompt_token_ids=(1, 2), max_tokens=3))
-        rows = ledger(server).rows
-        steps.append(sum(belongs_to(r.request_id, request_id) for row in rows for r in row.requests))
-        if steps[-1] < 500:
-            break
-    assert 0 < steps[-1] < 500 and ledger(server).problems == ()
+            hold = pool.submit(server.rpc, "fasttrack_hold", "2")
+            wait([hold], timeout=0.3)
+        hold.result()
+    client.complete(CompletionRequest(item="after", prompt_token_ids=(1, 2), max_tokens=3))
+    rows = ledger(server).rows
+    num_steps = sum(belongs_to(r.request_id, "abortedr") for row in rows for r in row.requests)
+    assert 0 < num_steps < 500 and ledger(server).problems == ()
+
+
+def test_requests_sent_together_start_in_one_step(server: ArmServer, client: CompletionClient) -> None:
+    requests = [
+        CompletionRequest(item=f"t{i}", prompt_token_ids=(1, i), max_tokens=4, ignore_eos=True)
+        for i in range(6)
+    ]
+    items = client.complete_many(requests, concurrency=6, suite="together", together=True)
+    rows = ledger(server).rows
+    first = {
+        item.item: next(
+            row.step for row in rows if any(belongs_to(r.request_id, item.request_id) for r in row.requests)
+        )
+        for item in items
+    }
+    assert len(set(first.values())) == 1, first
 
 
 def test_only_imported_files_of_the_subject_are_listed(
