@@ -5,7 +5,6 @@ from __future__ import annotations
 from harness.audit.cfg import Loop
 from harness.audit.model import Model
 from harness.audit.program import Instruction, Kind, Space
-from harness.audit.slices import slice_of
 
 
 def flag_exits(model: Model) -> dict[tuple[int, int], Instruction]:
@@ -23,7 +22,7 @@ def flag_exits(model: Model) -> dict[tuple[int, int], Instruction]:
             last = model.kernel.instructions[block.end - 1]
             if last.kind is not Kind.BRANCH or last.predicate is None:
                 continue
-            loads = slice_of(model.values, model.values.use(last.index, last.predicate.register)).loads
+            loads = model.slices.of(model.values.use(last.index, last.predicate.register)).loads
             if any(place in reads for place, _ in loads):
                 found |= {(index, e.target): last for e in block.edges if e.target not in loop.blocks}
     return found

@@ -10,7 +10,7 @@ from harness.audit.model import Model, Touch, is_prefetch
 from harness.audit.program import Instruction, Kind, Op, Operand, Order
 from harness.audit.readiness import Readiness
 from harness.audit.roles import Assignment
-from harness.audit.slices import Slice, slice_of
+from harness.audit.slices import Slice
 from harness.audit.values import Origin
 from harness.model.kernels import Role
 
@@ -42,7 +42,6 @@ class Mailboxes:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._slices: dict[int, Slice] = {}
         self._tests: dict[int, dict[int, tuple[Order, ...]]] = {}
         self.reads = tuple(t for t in model.reads if t.touches(Role.MAILBOX) and not is_prefetch(t))
         self.writes = tuple(t for t in model.writes if t.touches(Role.MAILBOX))
@@ -127,7 +126,8 @@ class Mailboxes:
 
     def _orders(self, spin: Spin, branch: int, target: int) -> tuple[Order, ...]:
         """Orders of the polls that a branch to `target` saw to be ready; none when it says nothing of the spin."""
-        return () if self._leads_into(spin, target) else self._tests_of(spin).get(branch, ())
+        orders = self._tests_of(spin).get(branch, ())
+        return () if orders and self._leads_into(spin, target) else orders
 
     def _tests_of(self, spin: Spin) -> dict[int, tuple[Order, ...]]:
         """Branches whose condition depends on a poll of the spin, those before its loop included, with the polls'
@@ -150,7 +150,7 @@ class Mailboxes:
         for branch in (*branches, *(e.instruction for e in spin.ready)):
             if branch.predicate is not None:
                 value = model.values.use(branch.index, branch.predicate.register)
-                places = {place for place, _ in self._slice(value).loads}
+                places = {place for place, _ in self._model.slices.of(value).loads}
                 found[branch.index] = tuple(reads[p] for p in sorted(places & set(reads)))
         self._tests[spin.loop.header] = found
         return found
@@ -158,13 +158,6 @@ class Mailboxes:
     def _is_in_another(self, spin: Spin, block: int) -> bool:
         """Whether a block belongs to a spin of its own that is over before this one begins."""
         return any(block in s.loop.blocks and spin.loop.header not in s.loop.blocks for s in self.spins)
-
-    def _slice(self, value: int) -> Slice:
-        value = self._model.values.find(value)
-        found = self._slices.get(value)
-        if found is None:
-            found = self._slices[value] = slice_of(self._model.values, value)
-        return found
 
     def exits_of(self, loop: Loop) -> tuple[LoopExit, ...]:
         """Instructions that can leave the loop under a condition."""
@@ -178,7 +171,7 @@ class Mailboxes:
             if last.predicate is None or not (leaves or ends):
                 continue
             value = model.values.use(last.index, last.predicate.register)
-            found.append(LoopExit(last, self._slice(value)))
+            found.append(LoopExit(last, self._model.slices.of(value)))
         return tuple(found)
 
     def is_bounded(self, spin: Spin) -> bool:
@@ -242,7 +235,7 @@ class Mailboxes:
         return constants, is_tagged
 
     def _depends(self, side: int | Operand, places: set[int]) -> bool:
-        return isinstance(side, int) and any(p in places for p, _ in self._slice(side).loads)
+        return isinstance(side, int) and any(p in places for p, _ in self._model.slices.of(side).loads)
 
     def assignment(self, touch: Touch) -> Assignment:
         """What the user said of the mailbox."""

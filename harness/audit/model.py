@@ -14,6 +14,7 @@ from harness.audit.integers import Interval
 from harness.audit.pointers import Chooser, Pointers, Reach
 from harness.audit.program import Access, Effect, Instruction, Kernel, Kind, Op, Space
 from harness.audit.roles import Assignment, KernelOptions
+from harness.audit.slices import Slices
 from harness.audit.threads import WARP, ThreadClass, Threads
 from harness.audit.values import Values
 from harness.model.kernels import Launch, Role
@@ -109,6 +110,11 @@ class Model:
     def values(self) -> Values:
         """Definitions and uses."""
         return Values(self.graph)
+
+    @cached_property
+    def slices(self) -> Slices:
+        """What values are computed from."""
+        return Slices(self.values)
 
     @cached_property
     def expressions(self) -> Expressions:

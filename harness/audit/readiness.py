@@ -16,7 +16,6 @@ from harness.audit.conditions import NO_GUARDS, Condition, Conditions, Guards, L
 from harness.audit.contents import Content, Contents
 from harness.audit.model import Model, Touch
 from harness.audit.program import Immediate, Instruction, Kind, Space
-from harness.audit.slices import slice_of
 from harness.audit.values import Node, Origin
 
 MAX_STEPS = 6_000
@@ -74,6 +73,9 @@ class Readiness:
         self._read_places = frozenset(t.instruction.index for t in reads)
         self._contents = Contents(model.values, self._read_places)
         self._behind: dict[int, frozenset[Element]] = {}
+        """By condition."""
+        self._reads: dict[int, frozenset[Element]] = {}
+        """By value."""
         self._steps = 0
         self._splits = 0
         self._seen: set[_State] = set()
@@ -133,7 +135,7 @@ class Readiness:
 
     def _give_up(self, instruction: Instruction, value: int) -> None:
         """Too many ways: every read that the value may come from stays open."""
-        loads = slice_of(self._values, value).loads
+        loads = self._model.slices.of(value).loads
         for element in loads:
             if element[0] in self._read_places:
                 self._used.add(element)
@@ -219,8 +221,16 @@ class Readiness:
         found = self._behind.get(condition.number)
         if found is None:
             leaves = self._model.expressions.leaves(condition.number)
-            loads = (e for leaf in leaves for e in slice_of(self._values, leaf).loads)
-            found = self._behind[condition.number] = frozenset(e for e in loads if e[0] in self._read_places)
+            found = frozenset().union(*(self._reads_behind(self._values.find(leaf)) for leaf in leaves))
+            self._behind[condition.number] = found
+        return found
+
+    def _reads_behind(self, value: int) -> frozenset[Element]:
+        """Elements of mailbox reads that a value depends on in any manner."""
+        found = self._reads.get(value)
+        if found is None:
+            loads = self._model.slices.of(value).loads
+            found = self._reads[value] = frozenset(e for e in loads if e[0] in self._read_places)
         return found
 
     def _back(self, state: _State, node: Node) -> list[_State]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from harness.audit.program import Assign, Immediate, Op, Operand, Special
 from harness.audit.values import Origin, Values
@@ -11,53 +11,79 @@ _COMPARISONS = (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)
 _CLOCKS = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
     """Everything that a value depends on; memory is not followed."""
 
-    values: set[int] = field(default_factory=set)
-    loads: dict[tuple[int, int], int] = field(default_factory=dict)
+    values: frozenset[int]
+    loads: dict[tuple[int, int], int]
     """Loaded elements, by instruction and element, with their value."""
-    phis: set[int] = field(default_factory=set)
-    comparisons: set[int] = field(default_factory=set)
-    reads_clock: bool = False
+    phis: frozenset[int]
+    comparisons: frozenset[int]
+    reads_clock: bool
 
 
-def slice_of(values: Values, value: int) -> Slice:
-    """The slice of one value."""
-    found = Slice()
-    stack = [values.find(value)]
-    while stack:
-        at = stack.pop()
-        if at in found.values:
-            continue
-        found.values.add(at)
-        node = values.node(at)
-        if node.origin in (Origin.PHI, Origin.MERGE):
-            if node.origin is Origin.PHI:
-                found.phis.add(at)
-            stack += [values.find(p) for p in node.parts]
-            if node.origin is Origin.MERGE:
-                stack += _guard_of(values, node.place)
-            continue
-        if node.origin is not Origin.ASSIGN or node.assign is None:
-            continue
+class Slices:
+    """Slices of one kernel's values, made when asked for."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._slices: dict[int, Slice] = {}
+        self._inputs: dict[int, tuple[int, ...]] = {}
+        self._loads: dict[int, tuple[int, int]] = {}
+        self._phis: set[int] = set()
+        self._comparisons: set[int] = set()
+        self._clocks: set[int] = set()
+
+    def of(self, value: int) -> Slice:
+        """The slice of one value."""
+        value = self._values.find(value)
+        found = self._slices.get(value)
+        if found is None:
+            found = self._slices[value] = self._make(value)
+        return found
+
+    def _make(self, value: int) -> Slice:
+        find, inputs = self._values.find, self._inputs
+        seen: set[int] = set()
+        stack = [value]
+        while stack:
+            at = find(stack.pop())
+            if at not in seen:
+                seen.add(at)
+                if at not in inputs:
+                    inputs[at] = self._look_at(at)
+                stack += inputs[at]
+        return Slice(
+            values=frozenset(seen),
+            loads={self._loads[v]: v for v in sorted(seen & self._loads.keys())},
+            phis=frozenset(seen & self._phis),
+            comparisons=frozenset(seen & self._comparisons),
+            reads_clock=not seen.isdisjoint(self._clocks),
+        )
+
+    def _look_at(self, value: int) -> tuple[int, ...]:
+        """Notes what a value is; the values that it is made of at once, none for what memory brought."""
+        node = self._values.node(value)
+        if node.origin is Origin.PHI:
+            self._phis.add(value)
+            return node.parts
+        if node.origin is Origin.MERGE:
+            return (*node.parts, *self._guard_of(node.place))
+        if node.assign is None:
+            return ()
         if node.assign.op is Op.LOAD:
-            found.loads[node.place, _element(node.assign)] = at
-            continue
+            self._loads[value] = (node.place, _element(node.assign))
+            return ()
         if node.assign.op in _COMPARISONS:
-            found.comparisons.add(at)
-        for part in values.args(at):
-            if isinstance(part, int):
-                stack.append(part)
-            elif isinstance(part, Special) and part.name in _CLOCKS:
-                found.reads_clock = True
-    return found
+            self._comparisons.add(value)
+        if any(isinstance(a, Special) and a.name in _CLOCKS for a in node.assign.args):
+            self._clocks.add(value)
+        return tuple(part for part in self._values.args(value) if isinstance(part, int))
 
-
-def _guard_of(values: Values, place: int) -> list[int]:
-    guard = values.graph.kernel.instructions[place].predicate
-    return [] if guard is None else [values.use(place, guard.register)]
+    def _guard_of(self, place: int) -> tuple[int, ...]:
+        guard = self._values.graph.kernel.instructions[place].predicate
+        return () if guard is None else (self._values.use(place, guard.register),)
 
 
 def _element(assign: Assign) -> int:

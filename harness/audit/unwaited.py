@@ -77,7 +77,7 @@ class Unwaited:
         first = self.walk(None, frozenset(), None, strict=False)[0]
         if first.is_complete and not (set(first.arrivals) & self._places):
             return
-        region = frozenset(s.block for s in first.states)
+        region = frozenset(b for s in first.states for b in (s.block, *s.through))
         self.classes = model.classes(region)
         ordering = self._make_ordering(region)
         for threads in self.classes:

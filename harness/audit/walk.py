@@ -38,6 +38,8 @@ class State(NamedTuple):
     parent: int
     choices: tuple[Choice, ...]
     """Made in the parent's block."""
+    through: tuple[int, ...] = ()
+    """Blocks between the parent's and this one, in which nothing is decided."""
 
 
 class Arrival(NamedTuple):
@@ -90,6 +92,7 @@ class Walk:
         way = [(self.states[arrival.state].block, arrival.choices)]
         at = self.states[arrival.state]
         while at.parent >= 0:
+            way += [(block, ()) for block in reversed(at.through)]
             way.append((self.states[at.parent].block, at.choices))
             at = self.states[at.parent]
         return way[::-1]
@@ -118,6 +121,7 @@ class Walker:
         for index in stops:
             self._stops.setdefault(graph.block_of[index], []).append(index)
         self._joins = self._find_joins()
+        self._onward: dict[int, tuple[int, tuple[int, ...]]] = {}
 
     def _find_joins(self) -> dict[int, int]:
         """Branches whose ways meet again before anything of interest: the walk goes straight to the join.
@@ -134,6 +138,25 @@ class Walker:
             if join not in merging and eventful.isdisjoint(between)
         }
 
+    def _first_eventful(self, block: int) -> tuple[int, tuple[int, ...]]:
+        """The first block from `block` on where something of interest can happen, and those before it."""
+        found = self._onward.get(block)
+        if found is None:
+            at, through = block, []
+            while at not in through and (after := self._only_way_on(at)) is not None:
+                through.append(at)
+                at = after
+            found = self._onward[block] = (at, tuple(through))
+        return found
+
+    def _only_way_on(self, block: int) -> int | None:
+        """Where every way through a block in which nothing of interest happens goes straight to."""
+        if block not in self._joins:
+            return None
+        last = self._graph.blocks[block].end - 1
+        is_quiet = self._stops.get(block) == [last] and self._instructions[last].kind is Kind.BRANCH
+        return self._joins[block] if is_quiet else None
+
     def walk(self, start: Mark) -> Walk:
         """Everything that is reached from the entry."""
         if not self._instructions:
@@ -147,11 +170,12 @@ class Walker:
         return self._walk
 
     def _push(self, state: State) -> None:
-        known = self._seen.setdefault((state.block, state.mark), [])
+        block, through = self._first_eventful(state.block)
+        known = self._seen.setdefault((block, state.mark), [])
         if any(facts <= state.facts for facts in known):
             return
         known.append(state.facts)
-        self._walk.states.append(state)
+        self._walk.states.append(state._replace(block=block, through=through) if through else state)
         self._queue.append(len(self._walk.states) - 1)
 
     def _expand(self, number: int) -> None:
