@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.audit.conditions import Part, content_of
-from harness.audit.program import Op
+from harness.audit.program import Instruction, Op, Register
 from harness.audit.values import Node, Origin, Values
 
 _COMPARISONS = (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.ELECT)
@@ -17,6 +19,7 @@ class Contents:
     def __init__(self, values: Values, read_places: frozenset[int]) -> None:
         self._values = values
         self._read_places = read_places
+        self._registers = registers_with_data(values.graph.kernel.instructions, read_places)
         self._sources: dict[Content, frozenset[Content]] = {}
         self._carries: dict[Content, bool] = {}
 
@@ -48,7 +51,9 @@ class Contents:
                 stack.pop()
                 continue
             node = self._values.node(at[0])
-            if node.origin in (Origin.PHI, Origin.MERGE):
+            if node.register not in self._registers:
+                self._sources[at] = frozenset()
+            elif node.origin in (Origin.PHI, Origin.MERGE):
                 self._sources[at] = frozenset((at,)) if self._carries_data(at) else frozenset()
             elif self.is_source(node):
                 self._sources[at] = frozenset((at,))
@@ -87,3 +92,35 @@ class Contents:
                     reached.append(user)
         self._carries.update({at: at in carrying for at in seen})
         return self._carries[content]
+
+
+def registers_with_data(instructions: Sequence[Instruction], read_places: frozenset[int]) -> frozenset[str]:
+    """Registers that can hold what was read anywhere in the kernel, and the names of intermediate values.
+
+    Where they are written is not looked at, which is quick and leaves out most of what has nothing to do with the data.
+    """
+    users: dict[str, list[Instruction]] = {}
+    found = {a.target for i in instructions for a in i.assigns if a.target.startswith("~")}
+    waiting: list[str] = []
+    for instruction in instructions:
+        if instruction.index in read_places:
+            waiting += instruction.defs
+        for register in instruction.uses:
+            users.setdefault(register, []).append(instruction)
+    while waiting:
+        register = waiting.pop()
+        if register not in found:
+            found.add(register)
+            waiting += [d for user in users.get(register, ()) for d in _carried(user, found)]
+    return frozenset(found)
+
+
+def _carried(instruction: Instruction, holding: set[str]) -> list[str]:
+    """Registers that the instruction writes with something of what is in others."""
+    known = {a.target for a in instruction.assigns}
+    opaque = [d for d in instruction.defs if d not in known]
+    return opaque + [
+        a.target
+        for a in instruction.assigns
+        if a.op is not Op.LOAD and any(isinstance(x, Register) and x.name in holding for x in a.args)
+    ]
