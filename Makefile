@@ -4,7 +4,7 @@ OUT ?= fasttrack-out
 # A file's tests stay in one process: they share what is costly to make.
 PARALLEL := --numprocesses $(shell nproc) --maxprocesses 8 --dist loadfile
 
-.PHONY: help setup validate test test-quick check format
+.PHONY: help setup validate test test-quick check mutate format
 
 help: ## List the commands.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -27,6 +27,9 @@ check: setup ## Format, lint, types, imports, tests that start no engine.
 	@$(VENV)/mypy
 	@$(VENV)/lint-imports
 	@$(VENV)/python -m pytest -m "not engine" $(PARALLEL)
+
+mutate: setup ## Mutation testing: make mutate MUTATE='SOURCE=TESTS ...' (docs/mutation.md); in a private copy.
+	@$(VENV)/python tools/mutate.py $(MUTATE)
 
 format: setup ## Format the code.
 	@$(VENV)/ruff format .

@@ -14,12 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 from bundles.error import BundleError
-from bundles.files import check_limits, list_files, read_file, unreadable, write_atomic
-from bundles.layout import check_relative_path
+from bundles.files import Seen, check_limits, list_files, read_file, unreadable, write_atomic
 
 SUFFIX = ".tar.gz"
+_PIECE_BYTES = 1 << 20
 
 
 def pack(folder: Path, archive: Path) -> None:
@@ -67,8 +68,12 @@ def unpack(archive: Path, folder: Path) -> None:
             many files, or too much data.
     """
     try:
-        with gzip.open(archive) as stream, tarfile.open(fileobj=_Counted(stream), mode="r|") as tar:
-            _unpack_members(tar, folder)
+        with gzip.open(archive) as stream:
+            counted = _Counted(stream)
+            with tarfile.open(fileobj=counted, mode="r|", bufsize=tarfile.BLOCKSIZE) as tar:
+                _unpack_members(tar, folder)
+            # Read block by block, so that nothing behind the end is in a buffer.
+            _refuse_rest(counted)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         message = f"{archive.name} is damaged or not a gzipped tar: {error}."
         raise BundleError("bundle-bad-archive", "", message) from error
@@ -92,27 +97,38 @@ class _Counted(BufferedIOBase):
 
 
 def _unpack_members(tar: tarfile.TarFile, folder: Path) -> None:
-    seen: set[str] = set()
-    total = 0
+    seen = Seen()
+    num_files = 0
     for member in tar:
-        if not member.isreg():
+        if not member.isreg() or member.issparse():
             message = f"{member.name!r} is not a plain file."
             raise BundleError("bundle-link", "", message, "A bundle holds plain files only: pack it again.")
-        path = check_relative_path(member.name)
-        if path in seen:
-            raise BundleError("bundle-bad-archive", path, "the name occurs twice in the archive.")
-        seen.add(path)
-        total += member.size
-        check_limits(len(seen), total)
-        content = tar.extractfile(member)
-        data = b"" if content is None else content.read()
-        if len(data) != member.size:
-            raise BundleError("bundle-bad-archive", path, "the archive ends in the middle of it.")
-        target = folder / path
+        seen.add(member.name, member.size)
+        num_files += 1
+        target = folder / member.name
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(data)
+            with target.open("xb") as file:
+                _copy(tar, member, file)
         except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-            raise BundleError("bundle-bad-archive", path, "it is a file and a folder at once.") from error
-    if not seen:
+            raise BundleError(
+                "bundle-bad-archive", member.name, "it is a file and a folder at once."
+            ) from error
+    if not num_files:
         raise BundleError("bundle-bad-archive", "", "the archive holds no file.")
+
+
+def _copy(tar: tarfile.TarFile, member: tarfile.TarInfo, file: BinaryIO) -> None:
+    content = tar.extractfile(member)
+    num_bytes = 0
+    while content is not None and (piece := content.read(_PIECE_BYTES)):
+        num_bytes += file.write(piece)
+    if num_bytes != member.size:
+        raise BundleError("bundle-bad-archive", member.name, "the archive ends in the middle of it.")
+
+
+def _refuse_rest(stream: BufferedIOBase) -> None:
+    """A tar ends in zeros: anything behind them would travel unseen."""
+    while piece := stream.read(_PIECE_BYTES):
+        if piece.strip(b"\0"):
+            raise BundleError("bundle-bad-archive", "", "there is something behind the archive's end.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from bundles.error import BundleError
-from bundles.json_text import parse_json
+from bundles.json_text import parse_json, render_both_forms
 from bundles.layout import (
     CHANGE,
     EVIDENCE_FOLDER,
@@ -29,6 +30,8 @@ from harness.model.policy import Policy
 from harness.model.record import Record
 
 HEAD_CHARACTERS = 4096
+SCHEMA_VERSION = 1
+"""Of every record of a bundle, and of its layout."""
 R = TypeVar("R", bound=Record)
 
 
@@ -53,7 +56,7 @@ class Bundle:
     evidence: tuple[EvidenceFile, ...]
     judgement: Judgement
     contents: Mapping[str, FileDigest]
-    """By path, sorted: every file but the report, `manifest.json` and `sha256sums.txt`."""
+    """By path, sorted: every file but the derived ones, `manifest.json` and `sha256sums.txt`."""
     content_sha256: str
 
     @property
@@ -77,22 +80,32 @@ def parse_record(model: type[R], data: bytes, path: str) -> R:
 
 
 def parse_evidence(data: bytes, path: str) -> EvidenceFile:
-    """An evidence record whose content is what its file name says.
+    """An evidence record whose content is what its file name says, in the bytes in which the writer puts it.
+
+    The name holds for the content as stored: fields that a later version added do not change it.
 
     Raises:
-        BundleError: not strict JSON, an unknown kind or schema version, or another content than the id names.
+        BundleError: not strict JSON, an unknown kind or schema version, another content than the id names, or the
+            right content in other bytes.
     """
     _, evidence_id = parse_evidence_path(path)
     value = parse_json(data, path)
     _refuse_unknown_version(value, path)
     try:
-        record = EVIDENCE_ADAPTER.validate_python(value)
+        record = EVIDENCE_ADAPTER.validate_json(data, strict=True)
     except ValidationError as error:
         raise _not_the_type(path, "an evidence record", error) from error
-    if record.id != evidence_id:
+    as_written, canonical = render_both_forms(value)
+    content_id = f"{record.kind}-{hashlib.sha256(canonical).hexdigest()[:16]}"
+    if content_id != evidence_id:
         raise BundleError(
-            "evidence-id-mismatch", path, f"the content is that of {record.id}, not of {evidence_id}."
+            "evidence-id-mismatch", path, f"the content is that of {content_id}, not of {evidence_id}."
         )
+    if data != as_written:
+        message = "the file was not written by fasttrack: its content is right, its bytes are not."
+        raise BundleError("file-not-canonical", path, message)
+    # Pydantic keeps a cached property beside the fields.
+    record.__dict__["id"] = evidence_id
     head = data[: 4 * HEAD_CHARACTERS].decode("utf-8", "ignore")[:HEAD_CHARACTERS]
     return EvidenceFile(path=path, record=record, head=head)
 
@@ -121,7 +134,9 @@ def parse_toml(model: type[R], data: bytes, path: str) -> tuple[str, R]:
     """
     try:
         text = data.decode("utf-8")
-        return text, model.model_validate(tomllib.loads(text))
+        value = tomllib.loads(text)
+        _refuse_unknown_version(value, path)
+        return text, model.model_validate(value)
     except UnicodeDecodeError as error:
         raise BundleError("evidence-not-utf8", path, f"byte {error.start} is not UTF-8.") from error
     except tomllib.TOMLDecodeError as error:
@@ -180,9 +195,13 @@ def _refuse_unknown_version(value: Any, path: str) -> None:
     if not isinstance(value, dict):
         message = f"expected an object, got {type(value).__name__}."
         raise BundleError("evidence-wrong-type", path, message)
-    version = value.get("schema_version", 1)
-    if version != 1 or isinstance(version, bool):
-        raise BundleError("evidence-unknown-version", path, f"unknown schema_version {version!r}.")
+    for name in ("schema_version", "bundle_version"):
+        version = value.get(name, SCHEMA_VERSION)
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            message = f"{name} {version} is newer than this fasttrack reads, which is {SCHEMA_VERSION}."
+            raise BundleError("evidence-newer-version", path, message, "Read it with a newer fasttrack.")
+        if version != SCHEMA_VERSION or isinstance(version, bool):
+            raise BundleError("evidence-unknown-version", path, f"unknown {name} {version!r}.")
 
 
 def _not_the_type(path: str, wanted: str, error: ValidationError) -> BundleError:

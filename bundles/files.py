@@ -5,15 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from pathlib import Path
+from collections.abc import Collection
+from pathlib import Path, PurePosixPath
 
 from bundles.error import BundleError
-from bundles.layout import UNFINISHED_SUFFIX, FileDigest, check_relative_path
+from bundles.layout import RAW_FOLDER, UNFINISHED_SUFFIX, FileDigest, check_relative_path
 
 _CHUNK_BYTES = 1 << 20
 MAX_FILES = 20_000
 MAX_TOTAL_BYTES = 1 << 30
 """Of all files of a bundle together: far above any real one, and bearable for whoever reads a hostile one."""
+MAX_PARSED_BYTES = 1 << 28
+"""Of all files that are read into memory, where they take several times as much; raw files are not."""
 
 
 def list_files(folder: Path) -> dict[str, Path]:
@@ -27,22 +30,60 @@ def list_files(folder: Path) -> dict[str, Path]:
         advice = "Give the folder that `fasttrack validate --out` wrote."
         raise BundleError("bundle-not-found", "", f"{folder} is not a folder.", advice)
     found: dict[str, Path] = {}
-    total = 0
+    seen = Seen()
     for parent, folders, names in os.walk(folder, onerror=_refuse_unreadable):
         for name in [*folders, *names]:
             path = Path(parent, name)
             relative = path.relative_to(folder).as_posix()
-            mode = path.lstat().st_mode
-            if stat.S_ISDIR(mode):
-                continue
-            if not stat.S_ISREG(mode):
-                what = "a symbolic link" if stat.S_ISLNK(mode) else "not a regular file"
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode):
+                seen.add(relative, 0)
+            elif stat.S_ISREG(status.st_mode):
+                seen.add(relative, status.st_size)
+                found[relative] = path
+            else:
+                what = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
                 advice = "A bundle holds plain files only: copy it again."
                 raise BundleError("bundle-link", "", f"{relative!r} is {what}.", advice)
-            found[check_relative_path(relative)] = path
-            total += path.lstat().st_size
-            check_limits(len(found), total)
     return dict(sorted(found.items()))
+
+
+def find_empty_folders(folder: Path, files: Collection[str]) -> tuple[str, ...]:
+    """The folders below `folder` that hold none of the files: no list of digests names a folder."""
+    holding = {str(parent) for path in files for parent in PurePosixPath(path).parents}
+    found = [
+        Path(parent, name).relative_to(folder).as_posix()
+        for parent, folders, _ in os.walk(folder, onerror=_refuse_unreadable)
+        for name in folders
+    ]
+    return tuple(sorted(set(found) - holding))
+
+
+class Seen:
+    """The names and sizes that a bundle has shown so far; it refuses the first that is too much."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._num_bytes = self._num_parsed = 0
+
+    def add(self, path: str, num_bytes: int) -> None:
+        """One more file, or a folder of no bytes.
+
+        Raises:
+            BundleError: a name that a bundle may not hold, or holds already, or that a file system may take for
+                another; too many of them, or too large ones.
+        """
+        name = check_relative_path(path).lower()
+        if name in self._names:
+            message = "the name occurs twice; upper and lower case are one to some file systems."
+            raise BundleError("bundle-name-twice", path, message)
+        self._names.add(name)
+        self._num_bytes += num_bytes
+        self._num_parsed += 0 if path.startswith(f"{RAW_FOLDER}/") else num_bytes
+        check_limits(len(self._names), self._num_bytes)
+        if self._num_parsed > MAX_PARSED_BYTES:
+            message = f"more than {MAX_PARSED_BYTES >> 20} MiB besides raw files."
+            raise BundleError("bundle-too-large", "", message)
 
 
 def check_limits(num_files: int, num_bytes: int) -> None:
@@ -52,7 +93,7 @@ def check_limits(num_files: int, num_bytes: int) -> None:
         BundleError: it may not.
     """
     if num_files > MAX_FILES:
-        raise BundleError("bundle-too-many-files", "", f"more than {MAX_FILES} files.")
+        raise BundleError("bundle-too-many-files", "", f"more than {MAX_FILES} files and folders.")
     if num_bytes > MAX_TOTAL_BYTES:
         raise BundleError("bundle-too-large", "", f"more than {MAX_TOTAL_BYTES >> 20} MiB.")
 

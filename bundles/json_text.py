@@ -23,21 +23,41 @@ def render_evidence_json(value: Any) -> bytes:
 
     Large records stay small, and a person with grep or diff can still read them.
     """
-    record = _plain(value)
-    lines = [f"{_compact(key)}: {_spread(record[key])}" for key in sorted(record)]
-    return ("{\n" + ",\n".join(lines) + "\n}\n").encode("utf-8")
+    return render_both_forms(_plain(value))[0]
+
+
+def render_both_forms(value: dict[str, Any]) -> tuple[bytes, bytes]:
+    """An evidence record as its file holds it, and as `render_canonical_json` writes it for the digest that names it.
+
+    Both in one pass: they differ in the white space between elements alone.
+    """
+    spread, canonical = [], []
+    for key in sorted(value):
+        name, (open_form, closed_form) = _compact(key), _spread(value[key])
+        spread.append(f"{name}: {open_form}")
+        canonical.append(f"{name}:{closed_form}")
+    return (
+        ("{\n" + ",\n".join(spread) + "\n}\n").encode("utf-8"),
+        ("{" + ",".join(canonical) + "}").encode("utf-8"),
+    )
 
 
 def parse_json(data: bytes, path: str) -> Any:
     """The value of a JSON file; `path` names the file in errors.
 
     Raises:
-        BundleError: not UTF-8, not JSON, NaN or infinity, a key twice, nested too deep.
+        BundleError: not UTF-8, not JSON, NaN or infinity, a key twice, half a character, nested too deep.
     """
     try:
-        return json.loads(
+        value = json.loads(
             data.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unique_keys
         )
+        if b"\\ud" in data or b"\\uD" in data:
+            _compact(value).encode("utf-8")
+        return value
+    except UnicodeEncodeError as error:
+        message = "an escape names half of a character."
+        raise BundleError("evidence-malformed-json", path, message) from error
     except UnicodeDecodeError as error:
         raise BundleError("evidence-not-utf8", path, f"byte {error.start} is not UTF-8.") from error
     except json.JSONDecodeError as error:
@@ -57,11 +77,15 @@ def _compact(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def _spread(value: Any) -> str:
-    text = _compact(value)
-    if not isinstance(value, list) or len(text) <= _ONE_LINE_CHARACTERS:
-        return text
-    return "[\n  " + ",\n  ".join(_compact(element) for element in value) + "\n]"
+def _spread(value: Any) -> tuple[str, str]:
+    if not isinstance(value, list):
+        text = _compact(value)
+        return text, text
+    elements = [_compact(element) for element in value]
+    text = f"[{','.join(elements)}]"
+    if len(text) <= _ONE_LINE_CHARACTERS:
+        return text, text
+    return "[\n  " + ",\n  ".join(elements) + "\n]", text
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -21,6 +21,7 @@ POLICY = "policy.toml"
 CHANGE = "change.json"
 JUDGEMENT = "judgement.json"
 REPORT = "report.html"
+RO_CRATE = "ro-crate-metadata.json"
 EVIDENCE_FOLDER = "evidence"
 RAW_FOLDER = "raw"
 ATTESTATION_FOLDER = "attestations"
@@ -28,7 +29,9 @@ ATTESTATION_FOLDER = "attestations"
 UNFINISHED_SUFFIX = ".part"
 """Of a file that is being written; never part of a bundle."""
 
-SINGLE_FILES = (SUBJECT_MANIFEST, POLICY, CHANGE, JUDGEMENT, REPORT)
+SINGLE_FILES = (SUBJECT_MANIFEST, POLICY, CHANGE, JUDGEMENT, REPORT, RO_CRATE)
+DERIVED = (REPORT, RO_CRATE)
+"""What is made from the rest, and made again when a bundle is verified."""
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
 _ATTESTATION_NAME = re.compile(r"attestations/[A-Za-z0-9_-]+\.intoto\.jsonl")
 _EVIDENCE_NAME = re.compile(r"evidence/([0-9]{4,})-([a-z_]+-[0-9a-f]{16})\.json")
@@ -56,7 +59,7 @@ class BundleManifest(Record):
 
 
 def content_digest(contents: Mapping[str, FileDigest]) -> str:
-    """The sha256 that names a bundle: over path, size and digest of each file but the report and the two lists."""
+    """The sha256 that names a bundle: over path, size and digest of all but the derived files and the two lists."""
     return digest_of({path: contents[path].model_dump() for path in sorted(contents)})
 
 

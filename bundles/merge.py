@@ -1,7 +1,8 @@
 """Joining bundles of one change whose tiers were collected on different machines.
 
-Every tier above `static` comes whole from one bundle: parts of two runs are never mixed within a tier, since the checks
-of a tier join its records with each other. Static evidence is a function of the commits; the first bundle's is taken.
+Every tier comes whole from one bundle: parts of two runs are never mixed within a tier, since the checks of a tier join
+its records with each other. Where several bundles have a tier, they are replicates, and each is a choice. Static
+evidence is a function of the commits: of bundles that say the same there, or less, one stands for all.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from collections.abc import Mapping, Sequence
 from bundles.contents import Bundle
 from bundles.error import BundleError
 from harness.model.evidence import AnyEvidence, EnvironmentEvidence, GapEvidence, SourceEvidence
+from harness.model.record import digest_of
 from harness.model.words import Tier
 
 MAX_CHOICES = 64
 """Ways to take each tier from one bundle that are looked at; more replicates than that serve nobody."""
+
+_ABOUT_THE_RUN = EnvironmentEvidence | GapEvidence | SourceEvidence
 
 Choice = Mapping[Tier, int]
 """By tier: the index of the bundle that supplies it."""
@@ -23,19 +27,23 @@ Choice = Mapping[Tier, int]
 
 def supplied_tiers(bundle: Bundle) -> frozenset[Tier]:
     """The tiers of which the bundle holds more than the note that they are missing."""
-    missing = {r.tier for r in bundle.records if isinstance(r, GapEvidence) and r.what == f"tier {r.tier}"}
-    return frozenset({r.tier for r in bundle.records} - missing)
+    return frozenset(
+        {r.tier for r in bundle.records} - {r.tier for r in bundle.records if is_missing_tier(r)}
+    )
+
+
+def is_missing_tier(record: AnyEvidence) -> bool:
+    """Whether a record is the note that its whole tier was not collected."""
+    return isinstance(record, GapEvidence) and record.what == f"tier {record.tier}"
 
 
 def list_choices(bundles: Sequence[Bundle]) -> tuple[Choice, ...]:
     """Every way to take each supplied tier from one bundle; more than one where a tier was collected several times.
 
-    Static evidence is always the first bundle's.
-
     Raises:
         BundleError: too many ways.
     """
-    suppliers: dict[Tier, list[int]] = {Tier.STATIC: [0]}
+    suppliers: dict[Tier, list[int]] = {Tier.STATIC: _static_suppliers(bundles)}
     for tier in [tier for tier in Tier if tier is not Tier.STATIC]:
         found = [index for index, bundle in enumerate(bundles) if tier in supplied_tiers(bundle)]
         if found:
@@ -44,6 +52,25 @@ def list_choices(bundles: Sequence[Bundle]) -> tuple[Choice, ...]:
     if len(choices) > MAX_CHOICES:
         raise BundleError("merge-too-many", "", f"more than {MAX_CHOICES} ways to combine the bundles.")
     return tuple(dict(zip(suppliers, choice, strict=True)) for choice in choices)
+
+
+def _static_suppliers(bundles: Sequence[Bundle]) -> list[int]:
+    """The bundles whose static evidence says something that no other's says; of equal ones the first."""
+    said = [_static_content(bundle) for bundle in bundles]
+    return [
+        index
+        for index, mine in enumerate(said)
+        if not any(mine < other or (mine == other and i < index) for i, other in enumerate(said))
+    ]
+
+
+def _static_content(bundle: Bundle) -> frozenset[str]:
+    """Digests of what was found, whenever and wherever; what was not looked at says nothing."""
+    return frozenset(
+        digest_of(record.model_dump(mode="json", exclude={"recorded_at", "hardware"}))
+        for record in bundle.records
+        if record.tier is Tier.STATIC and not isinstance(record, _ABOUT_THE_RUN)
+    )
 
 
 def require_one_question(bundles: Sequence[Bundle]) -> None:
@@ -84,7 +111,8 @@ def merged_records(
     """
     records: list[AnyEvidence] = []
     for index, bundle in enumerate(bundles):
-        taken = tuple(r for r in bundle.records if _is_taken(r, index, choice))
+        # A copy has the id of its content as it is written now; an older version may have written it otherwise.
+        taken = tuple(r.model_copy() for r in bundle.records if _is_taken(r, index, choice))
         if not taken:
             continue
         records += taken
@@ -102,7 +130,7 @@ def merged_records(
 
 def _is_taken(record: AnyEvidence, index: int, choice: Choice) -> bool:
     if isinstance(record, EnvironmentEvidence):
-        return index == 0 or index in choice.values()
+        return index in choice.values()
     if isinstance(record, SourceEvidence):
         return False
-    return choice.get(record.tier, 0) == index
+    return choice.get(record.tier, choice[Tier.STATIC]) == index

@@ -8,13 +8,31 @@ from bundles.contents import parse_ordered_evidence
 from bundles.files import list_files, read_file, write_atomic
 from bundles.json_text import render_pretty_json
 from bundles.layout import CHANGE, EVIDENCE_FOLDER, POLICY, SHA256SUMS, SUBJECT_MANIFEST, UNFINISHED_SUFFIX
+from bundles.machine_names import this_machine
+from bundles.scrub import Scrubber
 from harness.model.change import Change
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import AnyEvidence
 
 
-def begin(folder: Path, *, manifest_text: str, policy_text: str, change: Change) -> None:
-    """Writes what the bundle is about before any evidence is there."""
+def begin(
+    folder: Path, *, manifest_text: str, policy_text: str, change: Change, scrubber: Scrubber | None = None
+) -> None:
+    """Writes what the bundle is about before any evidence is there.
+
+    Raises:
+        ConfigurationError: manifest or policy name a folder or a secret of this machine: they travel as they are.
+    """
+    names = (scrubber or this_machine()).names
+    for name, text in ((SUBJECT_MANIFEST, manifest_text), (POLICY, policy_text)):
+        found = [f"<{written}>" for path, written in names.folders.items() if f"{path}/" in text]
+        found += [f"<{variable}>" for secret, variable in names.secrets.items() if secret in text]
+        if found:
+            raise ConfigurationError(
+                "configuration-names-machine",
+                f"The {'manifest' if name == SUBJECT_MANIFEST else 'policy'} holds {', '.join(found)}.",
+                "It becomes part of the bundle: write paths relative to the repository, and no secrets.",
+            )
     for name, data in _question(manifest_text, policy_text, change).items():
         write_atomic(folder / name, data)
 

@@ -15,12 +15,13 @@ from bundles.contents import (
     parse_single_files,
 )
 from bundles.error import BundleError
-from bundles.files import digest_bytes, digest_file, list_files, read_file
+from bundles.files import digest_bytes, digest_file, find_empty_folders, list_files, read_file
+from bundles.json_text import render_pretty_json
 from bundles.layout import (
+    DERIVED,
     EVIDENCE_FOLDER,
     MANIFEST_JSON,
     RAW_FOLDER,
-    REPORT,
     SHA256SUMS,
     SINGLE_FILES,
     UNFINISHED_SUFFIX,
@@ -53,6 +54,8 @@ class Folder:
     """By path, the attestations left out."""
     attestations: dict[str, bytes]
     """By path: signed statements, which no list of digests names."""
+    empty_folders: tuple[str, ...] = ()
+    """Nor does any list name a folder."""
 
 
 def read_bundle(folder: Path) -> Bundle:
@@ -100,6 +103,7 @@ def load_folder(folder: Path) -> Folder:
             "Run `fasttrack validate` again; the evidence that is there can be read, but decides nothing."
         )
         raise BundleError("bundle-unsealed", "", message, advice)
+    empty_folders = find_empty_folders(folder, files)
     attestations = {path: read_file(file, path) for path, file in files.items() if is_attestation_path(path)}
     files = {path: file for path, file in files.items() if path not in attestations}
     in_memory = [path for path in files if not path.startswith(f"{RAW_FOLDER}/")]
@@ -108,7 +112,7 @@ def load_folder(folder: Path) -> Folder:
         path: digest_bytes(data[path]) if path in data else digest_file(file, path)
         for path, file in files.items()
     }
-    return Folder(data=data, digests=digests, attestations=attestations)
+    return Folder(data=data, digests=digests, attestations=attestations, empty_folders=empty_folders)
 
 
 def parse_folder(folder: Folder) -> Bundle:
@@ -121,7 +125,7 @@ def parse_folder(folder: Folder) -> Bundle:
         if path not in folder.data:
             raise _missing(path)
     contents = {
-        path: d for path, d in folder.digests.items() if path not in (REPORT, MANIFEST_JSON, SHA256SUMS)
+        path: d for path, d in folder.digests.items() if path not in (*DERIVED, MANIFEST_JSON, SHA256SUMS)
     }
     evidence = {path: data for path, data in folder.data.items() if path.startswith(f"{EVIDENCE_FOLDER}/")}
     bundle = Bundle(
@@ -145,7 +149,13 @@ def find_digest_problems(folder: Folder) -> list[BundleError]:
             check_relative_path(path)
     except BundleError as error:
         return [error]
-    return _compare_files(folder, manifest) or _compare_lists(folder, manifest)
+    extra_folders = [
+        BundleError(
+            "bundle-extra-folder", path, "a folder without files is no part of a bundle.", "Remove it."
+        )
+        for path in folder.empty_folders
+    ]
+    return [*(_compare_files(folder, manifest) or _compare_lists(folder, manifest)), *extra_folders]
 
 
 def _finished_evidence(paths: Iterable[str]) -> list[str]:
@@ -157,16 +167,19 @@ def _missing(path: str) -> BundleError:
 
 
 def _compare_files(folder: Folder, manifest: BundleManifest) -> list[BundleError]:
-    problems = []
+    listed = manifest.files
     present = {path: d for path, d in folder.digests.items() if path not in (MANIFEST_JSON, SHA256SUMS)}
-    for path in sorted({*present, *manifest.files}):
+    problems = []
+    for path in sorted({*present, *listed}):
         if path not in present:
             problems.append(_missing(path))
-        elif path not in manifest.files or not is_bundle_path(path):
-            advice = "Remove it, or get the bundle again."
-            problems.append(BundleError("bundle-extra-file", path, "not a file of this bundle.", advice))
-        elif present[path] != manifest.files[path]:
-            was, now = manifest.files[path], present[path]
+        elif path not in listed or not is_bundle_path(path):
+            former = [p for p in listed if p not in present and listed[p] == present[path]]
+            slug = "bundle-renamed-file" if former else "bundle-extra-file"
+            message = f"it is {former[0]} under another name." if former else "not a file of this bundle."
+            problems.append(BundleError(slug, path, message, "Remove it, or get the bundle again."))
+        elif present[path] != listed[path]:
+            was, now = listed[path], present[path]
             message = (
                 f"the file was altered: {now.size} bytes with sha256 {now.sha256},"
                 f" listed are {was.size} bytes with sha256 {was.sha256}."
@@ -178,10 +191,13 @@ def _compare_files(folder: Folder, manifest: BundleManifest) -> list[BundleError
 def _compare_lists(folder: Folder, manifest: BundleManifest) -> list[BundleError]:
     sums = {path: digest.sha256 for path, digest in manifest.files.items()}
     sums[MANIFEST_JSON] = folder.digests[MANIFEST_JSON].sha256
+    if folder.data[MANIFEST_JSON] != render_pretty_json(manifest):
+        message = "it was not written by fasttrack: its content is right, its bytes are not."
+        return [BundleError("file-not-canonical", MANIFEST_JSON, message)]
     if folder.data[SHA256SUMS] != render_sha256sums(sums):
         message = "it does not list what manifest.json lists: one of the two was altered."
         return [BundleError("bundle-altered-file", SHA256SUMS, message)]
-    contents = {path: digest for path, digest in manifest.files.items() if path != REPORT}
+    contents = {path: digest for path, digest in manifest.files.items() if path not in DERIVED}
     if manifest.content_sha256 != content_digest(contents):
         message = "content_sha256 is not the digest of the files that are listed."
         return [BundleError("bundle-altered-file", MANIFEST_JSON, message)]

@@ -19,18 +19,22 @@ from bundles.attestation import Attestation, read_attestations
 from bundles.contents import Bundle
 from bundles.error import BundleError
 from bundles.json_diff import diff_json
-from bundles.json_text import parse_json, render_evidence_json, render_pretty_json
-from bundles.layout import CHANGE, JUDGEMENT, REPORT, SHA256SUMS
+from bundles.json_text import parse_json, render_pretty_json
+from bundles.layout import CHANGE, JUDGEMENT, REPORT, RO_CRATE, SHA256SUMS
 from bundles.reader import Folder, find_digest_problems, load_folder, parse_folder
+from bundles.ro_crate import render_ro_crate
 from bundles.writer import RenderReport
 from harness.model.change import Change
 from harness.model.errors import FasttrackError
-from harness.model.evidence import AnyEvidence
+from harness.model.evidence import AnyEvidence, EnvironmentEvidence
 from harness.model.judgement import Judgement
 from harness.model.record import render_canonical_json
 
 Decide = Callable[[str, str, Change, Sequence[AnyEvidence]], Judgement]
 """(manifest text, policy text, change, evidence) to judgement; pure, injected by the harness."""
+JUDGED_BY_OTHERS = "judged-by-other-sources"
+MADE_ANEW = frozenset({"judgement-differs", "report-differs", "ro-crate-differs"})
+"""Slugs of differences in what is made from the evidence: other sources of fasttrack may make it otherwise."""
 _SHOWN_CHARACTERS = 160
 
 
@@ -55,6 +59,8 @@ class VerifyResult:
     """None when the bundle could not be read far enough to judge again."""
     attestations: tuple[Attestation, ...] = ()
     """Who signed it; each signature holds and speaks of this bundle."""
+    bundle: Bundle | None = None
+    """What was verified: whoever reads the folder again may find other files in it."""
 
     @property
     def intact(self) -> bool:
@@ -62,8 +68,16 @@ class VerifyResult:
         return not self.differences and self.rebuilt is not None
 
 
-def verify_bundle(folder: Path, decide: Decide, render_report: RenderReport) -> VerifyResult:
+def verify_bundle(
+    folder: Path, decide: Decide, render_report: RenderReport, *, judge_sha256: str = ""
+) -> VerifyResult:
     """Digests, judgement and report of the bundle in `folder`, each compared with what it must be.
+
+    Args:
+        folder: The bundle.
+        decide: The judge.
+        render_report: The report's maker.
+        judge_sha256: Digest over the sources of both, so that a judgement of other sources is told apart.
 
     Raises:
         BundleError: there is no such folder.
@@ -84,9 +98,10 @@ def verify_bundle(folder: Path, decide: Decide, render_report: RenderReport) -> 
         if found not in differences:
             differences.append(found)
         return VerifyResult(differences=tuple(differences), num_files=num_files, num_evidence=0, rebuilt=None)
-    differences += _compare_judgements(loaded, rebuilt)
-    differences += _compare_forms(loaded, bundle)
-    differences += _compare_reports(loaded, bundle, render_report)
+    made_anew = _compare_judgements(loaded, rebuilt) or _compare_forms(loaded, bundle)
+    made_anew += _compare_reports(loaded, bundle, render_report)
+    made_anew += _compare_crates(loaded, bundle)
+    differences += [*(_other_judge(bundle, judge_sha256) if made_anew else []), *made_anew]
     attestations: tuple[Attestation, ...] = ()
     try:
         attestations = read_attestations(loaded.attestations, bundle, loaded.data.get(SHA256SUMS, b""))
@@ -98,6 +113,7 @@ def verify_bundle(folder: Path, decide: Decide, render_report: RenderReport) -> 
         num_evidence=len(bundle.evidence),
         rebuilt=rebuilt,
         attestations=attestations,
+        bundle=bundle,
     )
 
 
@@ -121,15 +137,32 @@ def _compare_judgements(loaded: Folder, rebuilt: Judgement) -> list[Difference]:
 
 
 def _compare_forms(loaded: Folder, bundle: Bundle) -> list[Difference]:
-    """Files that say the right thing in other bytes than the writer's."""
-    wanted = {file.path: render_evidence_json(file.record) for file in bundle.evidence}
-    wanted[CHANGE] = render_pretty_json(bundle.change)
+    """Files that say the right thing in other bytes than the writer's; evidence is held to its bytes when read."""
+    wanted = {CHANGE: render_pretty_json(bundle.change), JUDGEMENT: render_pretty_json(bundle.judgement)}
     message = "The file was not written by fasttrack: its content is right, its bytes are not."
     return [
         Difference(slug="file-not-canonical", where=path, message=message)
         for path, data in wanted.items()
         if loaded.data[path] != data
     ]
+
+
+def _compare_crates(loaded: Folder, bundle: Bundle) -> list[Difference]:
+    if loaded.data[RO_CRATE] == render_ro_crate(bundle):
+        return []
+    message = "It is not the description of this bundle."
+    return [Difference(slug="ro-crate-differs", where=RO_CRATE, message=message)]
+
+
+def _other_judge(bundle: Bundle, judge_sha256: str) -> list[Difference]:
+    makers = {r.harness_sha256 for r in bundle.records if isinstance(r, EnvironmentEvidence)}
+    if not judge_sha256 or makers <= {judge_sha256}:
+        return []
+    message = (
+        f"It was judged by other sources of fasttrack ({', '.join(sorted(m[:12] for m in makers))}) than those that "
+        f"judge now ({judge_sha256[:12]}), which may say other things of the same evidence."
+    )
+    return [Difference(slug=JUDGED_BY_OTHERS, where="", message=message)]
 
 
 def _compare_reports(loaded: Folder, bundle: Bundle, render_report: RenderReport) -> list[Difference]:

@@ -24,6 +24,7 @@ from bundles.layout import (
     POLICY,
     RAW_FOLDER,
     REPORT,
+    RO_CRATE,
     SHA256SUMS,
     SINGLE_FILES,
     SUBJECT_MANIFEST,
@@ -36,6 +37,9 @@ from bundles.layout import (
     is_bundle_path,
     render_sha256sums,
 )
+from bundles.machine_names import this_machine
+from bundles.ro_crate import render_ro_crate
+from bundles.scrub import Scrubber, names_machine
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import AnyEvidence
 from harness.model.judgement import Judgement
@@ -51,13 +55,20 @@ class EvidenceStore:
         folder: Made where it is missing.
         replace: Whether an earlier bundle is removed.
         kept: The records that the folder holds already, all of them and in order, where it is taken up again.
+        scrubber: Knows what names this machine, its user or a secret; by default all that is known of it here. A
+            record that was not scrubbed is refused.
 
     Raises:
         ConfigurationError: the folder holds something already and `replace` is off, or holds files of others.
     """
 
     def __init__(
-        self, folder: Path, *, replace: bool = False, kept: Sequence[AnyEvidence] | None = None
+        self,
+        folder: Path,
+        *,
+        replace: bool = False,
+        kept: Sequence[AnyEvidence] | None = None,
+        scrubber: Scrubber | None = None,
     ) -> None:
         if folder.exists() and not folder.is_dir():
             raise ConfigurationError(
@@ -73,6 +84,7 @@ class EvidenceStore:
             )
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
+        self._scrubber = scrubber or this_machine()
         self._records: dict[str, AnyEvidence] = {record.id: record for record in kept or ()}
 
     @property
@@ -81,10 +93,16 @@ class EvidenceStore:
         return tuple(self._records.values())
 
     def add(self, record: AnyEvidence) -> str:
-        """The record's id, once the record is on disk. A record that is there already keeps its place."""
+        """The record's id, once the record is on disk. A record that is there already keeps its place.
+
+        Raises:
+            BundleError: it holds what must not travel, or cannot be read back.
+        """
         evidence_id = record.id
         if evidence_id not in self._records:
             path = evidence_path(len(self._records), evidence_id)
+            if self._scrubber.record(record) is not record:
+                raise names_machine(path)
             data = render_evidence_json(record)
             # What cannot be read back must not be taken for kept.
             parse_evidence(data, path)
@@ -98,24 +116,34 @@ class EvidenceStore:
         return f"{RAW_FOLDER}/{name}"
 
     def raw_path(self, name: str) -> Path:
-        """Where a process may write a raw file by itself; sealing takes what lies there."""
+        """Where a process may write a raw file by itself; sealing scrubs and takes what lies there."""
         if name.endswith(UNFINISHED_SUFFIX):
             message = f"{name!r} looks like a file that is still being written."
             raise BundleError("bundle-bad-path", "", message, f"Give it a name without {UNFINISHED_SUFFIX}.")
+        if self._scrubber.text(name) != name:
+            raise names_machine(RAW_FOLDER)
         path = self.folder / check_relative_path(f"{RAW_FOLDER}/{name}")
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
 
 def seal(
-    folder: Path, *, manifest_text: str, policy_text: str, judgement: Judgement, render_report: RenderReport
+    folder: Path,
+    *,
+    manifest_text: str,
+    policy_text: str,
+    judgement: Judgement,
+    render_report: RenderReport,
+    scrubber: Scrubber | None = None,
 ) -> None:
     """Add judgement, report and digests to the evidence in `folder`; the same evidence gives the same bytes.
 
-    A folder is sealed once `sha256sums.txt` is there, which is written last.
+    A folder is sealed once `sha256sums.txt` is there, which is written last. Raw files are scrubbed before, since
+    processes wrote them by themselves; `scrubber` as in `EvidenceStore`.
 
     Raises:
-        BundleError: the evidence cannot be read back, or the judgement does not rest on it.
+        BundleError: the evidence cannot be read back, the judgement does not rest on it, or the change names this
+            machine.
         ConfigurationError: the folder is sealed already.
     """
     if (folder / SHA256SUMS).exists():
@@ -126,12 +154,18 @@ def seal(
         CHANGE: render_pretty_json(judgement.change),
         JUDGEMENT: render_pretty_json(judgement),
     }
+    scrubber = scrubber or this_machine()
+    if scrubber.touches(judgement.change.model_dump_json()):
+        raise names_machine(CHANGE)
+    _scrub_raw_files(folder, scrubber)
     bundle = _gather(folder, written)
     for path, data in written.items():
         write_atomic(folder / path, data)
     report = render_report(bundle).encode("utf-8")
     write_atomic(folder / REPORT, report)
-    files = {**bundle.contents, REPORT: digest_bytes(report)}
+    crate = render_ro_crate(bundle)
+    write_atomic(folder / RO_CRATE, crate)
+    files = {**bundle.contents, REPORT: digest_bytes(report), RO_CRATE: digest_bytes(crate)}
     manifest = render_pretty_json(
         BundleManifest(
             harness_version=judgement.harness_version,
@@ -179,6 +213,14 @@ def remove_bundle(folder: Path) -> None:
             entry.rmdir()
         else:
             entry.unlink()
+
+
+def _scrub_raw_files(folder: Path, scrubber: Scrubber) -> None:
+    for path, file in list_files(folder).items():
+        if path.startswith(f"{RAW_FOLDER}/") and not path.endswith(UNFINISHED_SUFFIX):
+            text = read_file(file, path).decode("utf-8", "surrogateescape")
+            if (scrubbed := scrubber.text(text)) != text:
+                write_atomic(file, scrubbed.encode("utf-8", "surrogateescape"))
 
 
 def _gather(folder: Path, written: dict[str, bytes]) -> Bundle:

@@ -144,7 +144,7 @@ def _preempted(seed: int, *, drafts: Sequence[tuple[int, int]] = ()) -> Scenario
 
 
 def _prefix_hit(seed: int) -> Scenario:
-    """The same long prompt twice: the second time its beginning comes from the cache, beside a running decode."""
+    """The same long prompt again: its beginning comes from the cache beside a decode, then all of it but one token."""
     first, second = (
         ProbeRequest(
             name=f"r{index}",
@@ -154,9 +154,14 @@ def _prefix_hit(seed: int) -> Scenario:
         )
         for index in range(2)
     )
+    all_but_one = second.model_copy(update={"name": "r2", "num_tokens": None, "short_of_block": -1})
     return Scenario(
         name="prefix_hit",
-        events=(ProbeEvent(before_step=0, add=(first,)), ProbeEvent(before_step=6, add=(second,))),
+        events=(
+            ProbeEvent(before_step=0, add=(first,)),
+            ProbeEvent(before_step=6, add=(second,)),
+            ProbeEvent(before_step=9, add=(all_but_one,)),
+        ),
     )
 
 

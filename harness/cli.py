@@ -25,10 +25,12 @@ from harness.cli_options import (
     python_option,
     repo_option,
     report_output_options,
+    tier_option,
 )
+from harness.github.command import github_group, submit
 from harness.kernels.command import kernels
 from harness.model.errors import FasttrackError
-from harness.model.words import ExitCode
+from harness.model.words import ExitCode, Tier
 from harness.options import (
     CommandResult,
     DoctorOptions,
@@ -36,6 +38,7 @@ from harness.options import (
     PlanOptions,
     Profile,
     ReportOptions,
+    SelftestOptions,
     ValidateOptions,
 )
 
@@ -97,7 +100,8 @@ def report(bundle: Path, out: Path | None, **options: Any) -> CommandResult:
 @click.argument("bundles", type=PATH, nargs=-1, required=True)
 @repo_option
 @option("--base", "What it is merged into.", show_default="the default branch")
-@option("--head", "The commit that is about to be merged.", default="HEAD", show_default=True)
+@option("--head", "The commit that is about to be merged.", show_default="HEAD")
+@click.option("--pr", "event", help="A pull request's event as JSON: it names base and head.", type=PATH)
 @option("--policy", "Policy file.", type=PATH, show_default="the one of the merge base")
 @click.option("--waiver", "waivers", help="File of `fasttrack waive`; repeatable.", type=PATH, multiple=True)
 @output_options
@@ -105,7 +109,8 @@ def gate(
     bundles: tuple[Path, ...],
     repo: Path,
     base: str | None,
-    head: str,
+    head: str | None,
+    event: Path | None,
     policy: Path | None,
     waivers: tuple[Path, ...],
     **options: Any,
@@ -113,12 +118,16 @@ def gate(
     """Decide from bundles whether a change may be merged."""
     from harness import app
 
+    if event is not None:
+        from harness.github.event import named_commits
+
+        base, head = named_commits(event, base, head)
     return app.gate(
         GateOptions(
             bundles=bundles,
             repo=repo,
             base=base,
-            head=head,
+            head=head or "HEAD",
             policy=policy,
             output=output(options),
             waivers=waivers,
@@ -135,7 +144,24 @@ def doctor(**options: Any) -> CommandResult:
     return app.doctor(DoctorOptions(output=output(options)))
 
 
-for command in (audit, kernels, bundle_group, keygen, waive):
+@cli.command(epilog="Exit codes: 0 as expected, 1 an escape or a false alarm, 2 usage, 4 a case broke.")
+@repo_option
+@click.option("--only", help="A fault of the catalogue; repeatable.", multiple=True)
+@tier_option
+@option("--jobs", "Cases at a time.", type=click.IntRange(min=1), default=2, show_default=True)
+@click.option("--out", help="Write the report as JSON to this file.", type=PATH)
+@click.option("--verbose", is_flag=True, help="Show each case's own progress.")
+@python_option
+@output_options
+def selftest(only: tuple[str, ...], tier: str, **options: Any) -> CommandResult:
+    """Put the judge to the test: seeded faults that it must find, and clean twins that it must not reject."""
+    from harness import app
+
+    taken = {name: options[name] for name in ("repo", "jobs", "out", "verbose", "python")}
+    return app.selftest(SelftestOptions(only=only, tier=Tier(tier), output=output(options), **taken))
+
+
+for command in (audit, kernels, bundle_group, keygen, waive, submit, github_group):
     cli.add_command(command)
 
 

@@ -1,4 +1,4 @@
-"""The commands on finished bundles: sign, verify, pack, show, diff, merge; keys and waivers."""
+"""The commands on finished bundles: sign, verify, pack, show, diff, merge, reproduce; keys and waivers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,24 @@ from typing import Any
 
 import click
 
-from harness.cli_options import PATH, option, output, output_options, report_output_options
+from harness.cli_options import (
+    PATH,
+    option,
+    output,
+    output_options,
+    python_option,
+    repo_option,
+    report_output_options,
+)
 from harness.model.words import TrustLevel
-from harness.options import CombineOptions, CommandResult, SignOptions, VerifyOptions, WaiveOptions
+from harness.options import (
+    CombineOptions,
+    CommandResult,
+    ReproduceOptions,
+    SignOptions,
+    VerifyOptions,
+    WaiveOptions,
+)
 
 _key = option(
     "--key", "The private key, of `fasttrack keygen` or `ssh-keygen -t ed25519`.", type=PATH, required=True
@@ -25,7 +40,7 @@ _passphrase = click.option(
 
 @click.group("bundle")
 def bundle_group() -> None:
-    """Verify, sign, pack, compare and join bundles."""
+    """Verify, sign, pack, compare, join and reproduce bundles."""
 
 
 @bundle_group.command()
@@ -103,6 +118,31 @@ def merge(bundles: tuple[Path, ...], out: Path, **options: Any) -> CommandResult
     from harness import app
 
     return app.merge(CombineOptions(bundles=bundles, out=out, output=output(options)))
+
+
+@bundle_group.command()
+@click.argument("bundle", type=PATH)
+@click.argument("cell", required=False)
+@click.option(
+    "--run",
+    help="Make the cell once more and compare; 1 when it differs, 3 when it cannot be made.",
+    is_flag=True,
+)
+@repo_option
+@python_option
+@output_options
+def reproduce(
+    bundle: Path, cell: str | None, run: bool, repo: Path, python: Path, **options: Any
+) -> CommandResult:
+    """Say which commands made a cell: a suite on an arm, a timing, a probe, or all that a check rests on.
+
+    CELL is a cell's name, the id of a record or of a check; without it the cells are listed.
+    """
+    from harness import app
+
+    return app.reproduce(
+        ReproduceOptions(bundle=bundle, cell=cell, run=run, repo=repo, python=python, output=output(options))
+    )
 
 
 @click.command()

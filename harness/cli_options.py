@@ -14,8 +14,9 @@ from harness.model.words import Tier
 from harness.options import ChangeOptions, Format, OutputOptions, Profile
 
 FORMATS = ("text", "json", "md")
-REPORT_FORMATS = (*FORMATS, "sarif", "annotations", "summary")
-"""What a whole judgement can be shown as: also for code scanning, for the diff, and for a job's summary page."""
+REPORT_FORMATS = (*FORMATS, "sarif", "annotations", "summary", "junit")
+"""What a whole judgement can be shown as: also for code scanning, for the diff, for a job's summary page, and
+for CI systems that collect test results."""
 PATH = click.Path(path_type=Path)
 
 
@@ -38,6 +39,13 @@ repo_option = option("--repo", "The clone.", type=PATH, default=Path(), show_def
 policy_option = option(
     "--policy", "Policy file.", type=PATH, show_default=".github/fasttrack-policy.toml of the clone"
 )
+tier_option = option(
+    "--tier",
+    "The most expensive tier to run.",
+    type=click.Choice([str(tier) for tier in Tier]),
+    default=str(Tier.CPU),
+    show_default=True,
+)
 change_options = combined(
     repo_option,
     option(
@@ -49,13 +57,7 @@ change_options = combined(
     option("--manifest", "Manifest file.", type=PATH, show_default="fasttrack.toml of the clone"),
     policy_option,
     option("--paths", "Judge only changed files that match this glob; repeatable.", multiple=True),
-    option(
-        "--tier",
-        "The most expensive tier to run.",
-        type=click.Choice([str(tier) for tier in Tier]),
-        default=str(Tier.CPU),
-        show_default=True,
-    ),
+    tier_option,
 )
 python_option = option(
     "--python",
@@ -66,7 +68,8 @@ python_option = option(
 )
 profile_option = option(
     "--profile",
-    "How much the cpu tier asks: 'quick' leaves out the scripted runs and the timing, and decides less.",
+    "How much the cpu tier asks: 'quick' leaves out the scripted runs and the timing, and decides less; 'smoke' shows "
+    "that everything runs, and decides next to nothing.",
     type=click.Choice(get_args(Profile)),
     default="full",
     show_default=True,

@@ -17,6 +17,7 @@ from harness.model.errors import ConfigurationError
 from harness.model.kernels import KernelsFile, KernelsSection
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
+from harness.model.selftest import FaultDescription
 from harness.model.words import Tier
 
 DEFAULT_MANIFEST = "fasttrack.toml"
@@ -25,6 +26,7 @@ _MAX_BYTES = 2**20
 _ADVICE = {
     "manifest": "docs/manifest.md describes every key of a manifest.",
     "policy": "docs/policy.md describes every key of a policy.",
+    "fault": "docs/selftest.md describes every key of a fault.",
 }
 M = TypeVar("M", bound=BaseModel)
 
@@ -88,6 +90,11 @@ def load_policy(
     if known_checks is not None:
         _raise_bad_fields(policy_problems(policy, known_checks), name, "policy")
     return policy
+
+
+def load_fault(text: str | bytes, name: str) -> FaultDescription:
+    """The description of a seeded fault in `text`; raises ConfigurationError as `load_manifest`."""
+    return _load(text, name, "fault", FaultDescription)
 
 
 def _load(text: str | bytes, name: str, kind: str, model: type[M]) -> M:

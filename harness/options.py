@@ -10,8 +10,8 @@ from typing import Literal
 
 from harness.model.words import ExitCode, Tier, TrustLevel
 
-Format = Literal["text", "json", "md", "sarif", "annotations", "summary"]
-Profile = Literal["quick", "full"]
+Format = Literal["text", "json", "md", "sarif", "annotations", "summary", "junit"]
+Profile = Literal["smoke", "quick", "full"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +58,27 @@ class ValidateOptions:
     """How much the cpu tier asks of each arm."""
     resume: bool = False
     """Whether the bundle that a killed run began in `out` is finished, with what it holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelftestOptions:
+    """`fasttrack selftest`."""
+
+    repo: Path
+    """Somewhere in a checkout of fasttrack."""
+    only: tuple[str, ...]
+    """Faults of the catalogue; none: all."""
+    tier: Tier
+    """The most expensive tier to be run."""
+    jobs: int
+    """Cases at a time."""
+    python: Path
+    """The interpreter that has the DSL in which the kernels are written."""
+    out: Path | None
+    """Where the report goes as JSON."""
+    verbose: bool
+    """Whether each case's own progress is shown."""
+    output: OutputOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +140,22 @@ class CombineOptions:
     out: Path | None
     """Folder of the merged bundle; None where nothing is written."""
     output: OutputOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReproduceOptions:
+    """`fasttrack bundle reproduce`."""
+
+    bundle: Path
+    cell: str | None
+    """Name of a cell, id of a record or of a check; None lists the cells."""
+    run: bool
+    """Whether the cell is made again and compared."""
+    repo: Path
+    """A clone that holds the bundle's commits."""
+    output: OutputOptions
+    python: Path = field(default_factory=lambda: Path(sys.executable))
+    """The interpreter that has the DSL in which the kernels are written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

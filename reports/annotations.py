@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from harness.model.path_text import unescape_path
 from harness.model.words import Outcome
 from reports.open_findings import OpenFinding, open_findings
+from reports.shown import visible
 from reports.view import ReportView
 
 MAX_ANNOTATIONS = 10
@@ -48,12 +50,18 @@ def _command(level: Level, text: str, *, title: str, finding: OpenFinding | None
     properties: list[tuple[str, str]] = []
     if finding is not None and finding.place is not None:
         place = finding.place
-        properties.append(("file", place.path))
-        if place.line is not None:
+        properties.append(("file", _name_of(place.path)))
+        if place.line:
             properties += [("line", str(place.line)), ("endLine", str(max(place.end_line or 0, place.line)))]
     properties.append(("title", _cut(title, _MAX_TITLE)))
     joined = ",".join(f"{key}={_escape(value, _IN_PROPERTY)}" for key, value in properties)
     return f"::{level} {joined}::{_escape(_cut(text, _MAX_TEXT), _IN_TEXT)}"
+
+
+def _name_of(path: str) -> str:
+    """The file as the runner knows it; a name that is no text, or would steer a terminal, stays as evidence has it."""
+    name = unescape_path(path).decode("utf-8", errors="replace")
+    return name if "\ufffd" not in name and name.replace("\n", "").isprintable() else visible(path)
 
 
 _IN_TEXT: Sequence[tuple[str, str]] = (("%", "%25"), ("\r", "%0D"), ("\n", "%0A"))

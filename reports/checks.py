@@ -11,7 +11,7 @@ from bundles.layout import JUDGEMENT
 from harness.model.judgement import CheckSummary
 from harness.model.words import Outcome, Principle, Tier
 from reports.evaluation import ItemShelf
-from reports.findings import FindingView, view_finding
+from reports.findings import FindingView, detail_room, view_finding
 from reports.marks import WORST_FIRST
 from reports.shown import Count, Shown, clip, pointer, visible
 
@@ -96,9 +96,9 @@ class PrincipleSection:
 def view_checks(bundle: Bundle, help_: CheckHelp, evidence: Mapping[str, str]) -> tuple[CheckCard, ...]:
     """A card for every check of the judgement, in its order."""
     findings: dict[str, list[tuple[int, FindingView]]] = {c.check: [] for c in bundle.judgement.checks}
-    shelf = ItemShelf(bundle)
+    shelf, room = ItemShelf(bundle), detail_room(bundle.judgement.findings)
     for index, finding in enumerate(bundle.judgement.findings):
-        view = view_finding(finding, index, evidence, shelf.view_items(finding, index))
+        view = view_finding(finding, index, evidence, shelf.view_items(finding, index), room)
         findings[finding.check].append((index, view))
     return tuple(
         _view_check(summary, index, findings[summary.check], help_)

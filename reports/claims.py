@@ -12,8 +12,8 @@ from reports.marks import WORST_FIRST
 from reports.shown import Shown, clip
 
 _PRINCIPLES = (Principle.CORRECTNESS, Principle.PERFORMANCE, Principle.SCOPE, Principle.ISOLATION)
-TITLE_CHARACTERS = 120
-SUBJECT_CHARACTERS = 60
+TITLE_CHARACTERS = 90
+SUBJECT_CHARACTERS = 40
 NUM_ROWS_FIRST = 2
 """Of one check, before the further rows of any."""
 _MUST_HAVE_NUMBERS = (Principle.CORRECTNESS, Principle.PERFORMANCE)
@@ -82,10 +82,11 @@ def view_unmeasured(cards: Iterable[CheckCard]) -> tuple[Unmeasured, ...]:
 
 
 def _deciding(finding: FindingView) -> MeasurementView | None:
-    """The number that is held against a margin; else one that has an interval."""
+    """The number whose interval is held against a margin; else one with a margin, else one with an interval."""
     with_margin = [m for m in finding.measurements if m.margin is not None]
     with_interval = [m for m in finding.measurements if m.ci_low is not None or m.ci_high is not None]
-    return next(iter([*with_margin, *with_interval]), None)
+    with_both = [m for m in with_margin if m in with_interval]
+    return next(iter([*with_both, *with_margin, *with_interval]), None)
 
 
 def _row(card: CheckCard, finding: FindingView, measurement: MeasurementView) -> ClaimRow:

@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from bundles.contents import HEAD_CHARACTERS, Bundle, EvidenceFile
 from bundles.layout import MANIFEST_JSON
-from harness.model.evidence import (
-    ArmEvidence,
-    CapturedPointersEvidence,
-    ChangedFilesEvidence,
-    CoverageEvidence,
-    DefaultOffEvidence,
-    EnvironmentEvidence,
-    EvalSetEvidence,
-    GapEvidence,
-    HandoverEvidence,
-    HooksEvidence,
-    ImportsEvidence,
-    KernelAuditEvidence,
-    KernelCompilationEvidence,
-    KernelSourcesEvidence,
-    LedgerEvidence,
-    OwnersEvidence,
-    ProbeEvidence,
-    PythonEffectsEvidence,
-    SubjectEvidence,
-    SuiteEvidence,
-    SurfaceEvidence,
-    TaskScoresEvidence,
-    TimingEvidence,
-    WaitSourceEvidence,
-)
+from harness.model.evidence import ArmEvidence, EnvironmentEvidence, KernelCompilationEvidence
 from harness.model.words import Tier
-from reports.shown import Length, Piece, Shown, format_number, pointer, visible
+from reports.record_facts import Fact, view_facts
+from reports.shown import Shown, format_number, pointer, visible
 
-EXCERPT_CHARACTERS = 1200
+EXCERPT_CHARACTERS, FEWEST_CHARACTERS = 800, 100
 TOTAL_EXCERPT_CHARACTERS = 300_000
 """Over all records: with many of them each excerpt shrinks, so that the page stays small."""
 LOG_LINES = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fact:
-    """A label and a value."""
-
-    label: str
-    value: Piece
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +60,21 @@ def view_evidence(bundle: Bundle) -> tuple[EvidenceEntry, ...]:
     return tuple(_view_record(bundle, file, limit) for file in bundle.evidence)
 
 
+def shrink_excerpts(entries: Iterable[EvidenceEntry]) -> tuple[EvidenceEntry, ...]:
+    """The entries with no more of each file than says what it is; the rest of a page keeps its size."""
+    return tuple(
+        replace(
+            entry,
+            excerpt=replace(
+                entry.excerpt,
+                text=entry.excerpt.text[:FEWEST_CHARACTERS],
+                is_whole=entry.excerpt.is_whole and len(entry.excerpt.text) <= FEWEST_CHARACTERS,
+            ),
+        )
+        for entry in entries
+    )
+
+
 def evidence_anchor(evidence_id: str) -> str:
     """Where the report shows a record."""
     return f"evidence-{evidence_id}"
@@ -125,7 +109,7 @@ def _view_record(bundle: Bundle, file: EvidenceFile, limit: int) -> EvidenceEntr
         size=listed("size", format_number(digest.size)),
         recorded_at=Shown(text=visible(record.recorded_at), ref=pointer(file.path, "recorded_at")),
         command=Shown(text=visible(command), ref=pointer(file.path, "command")) if command else None,
-        facts=tuple(_facts(file)),
+        facts=view_facts(file),
         excerpt=Excerpt(
             text=visible(text, multiline=True), path=file.path, is_whole=len(text.encode()) == digest.size
         ),
@@ -134,130 +118,6 @@ def _view_record(bundle: Bundle, file: EvidenceFile, limit: int) -> EvidenceEntr
             for i, line in enumerate(log[first:])
         ),
     )
-
-
-def _facts(file: EvidenceFile) -> list[Fact]:
-    record, shown = file.record, _Facts(file)
-    if record.hardware:
-        shown.value("hardware", "hardware", record.hardware)
-    if record.seed is not None:
-        shown.value("seed", "seed", record.seed)
-    match record:
-        case ChangedFilesEvidence():
-            shown.length("changed files", "files", len(record.files))
-            shown.value("not judged", "num_not_judged", record.num_not_judged)
-        case SubjectEvidence():
-            shown.value("commit", "commit", record.commit)
-            shown.length("files", "files", len(record.files))
-        case ArmEvidence():
-            shown.value("arm", "arm", record.arm)
-            shown.value("started", "started", record.started)
-            if record.ready_s is not None:
-                shown.value("ready after (s)", "ready_s", record.ready_s)
-            if record.failure:
-                shown.value("failure", "failure", record.failure)
-            shown.length("subject modules imported", "modules", len(record.modules))
-        case LedgerEvidence():
-            shown.value("arm", "arm", record.arm)
-            shown.length("engine steps", "rows", len(record.rows))
-        case SuiteEvidence():
-            shown.value("suite", "suite", record.suite)
-            shown.value("arm", "arm", record.arm)
-            shown.length("items", "items", len(record.items))
-            if record.perturbation:
-                shown.value("made wrong on purpose", "perturbation", record.perturbation)
-                shown.value("results made wrong", "num_perturbed_calls", record.num_perturbed_calls)
-        case EvalSetEvidence():
-            shown.value("suite", "suite", record.suite)
-            shown.value("source", "source", record.source)
-            shown.value("grader", "grader", record.grader)
-            shown.length("questions", "rows", len(record.rows))
-            shown.value("left out", "num_left_out", record.num_left_out)
-        case TaskScoresEvidence():
-            shown.value("suite", "suite", record.suite)
-            shown.value("arm", "arm", record.arm)
-            shown.value("scored by", "library", record.library)
-            shown.length("scores", "scores", len(record.scores))
-        case CoverageEvidence():
-            shown.value("arm", "arm", record.arm)
-            shown.length("files", "files", len(record.files))
-        case TimingEvidence():
-            shown.value("cell", "cell", record.cell)
-            shown.value("batch", "batch", record.batch)
-            shown.length("timed blocks", "blocks", len(record.blocks))
-        case KernelCompilationEvidence():
-            shown.value("entry point", "entry", record.entry)
-            shown.value("architecture", "arch", record.arch)
-            shown.length("variants", "variants", len(record.variants))
-            if record.failure:
-                shown.value("failure", "failure", record.failure)
-        case KernelAuditEvidence():
-            shown.value("entry point", "entry", record.entry)
-            shown.value("architecture", "arch", record.arch)
-            shown.length("kernels", "kernels", len(record.kernels))
-        case WaitSourceEvidence():
-            shown.value("files searched", "num_files", record.num_files)
-            shown.length("waits", "statements", len(record.statements))
-        case KernelSourcesEvidence():
-            shown.value("files searched", "num_files", record.num_files)
-            shown.length("files with kernels", "files", len(record.files))
-        case PythonEffectsEvidence():
-            shown.value("commit", "commit", record.commit)
-            shown.length("files read", "files", len(record.files))
-            shown.length("reaches outside", "effects", len(record.effects))
-        case ProbeEvidence() | HandoverEvidence():
-            shown.value("arm", "arm", record.arm)
-            shown.length("engine steps", "steps", len(record.steps))
-        case DefaultOffEvidence():
-            shown.value("side", "side", record.side)
-            shown.value("commit", "commit", record.commit)
-            shown.length("models served", "snapshots", len(record.snapshots))
-        case CapturedPointersEvidence():
-            shown.value("arm", "arm", record.arm)
-            shown.length("graphs", "graphs", len(record.graphs))
-            shown.length("addresses lost", "losses", len(record.losses))
-        case SurfaceEvidence():
-            shown.value("commit", "commit", record.commit)
-            shown.length("settings in code", "code", len(record.code))
-            shown.length("places that read the switch", "switch", len(record.switch))
-            shown.value("documents read", "num_documents", record.num_documents)
-        case HooksEvidence():
-            shown.length("hooked files", "files", len(record.files))
-            shown.value("compared with", "base", record.base)
-        case ImportsEvidence():
-            shown.value("files searched", "num_files", record.num_files)
-            shown.length("imports of the subject", "inward", len(record.inward))
-            shown.length("imports by the subject", "outward", len(record.outward))
-        case OwnersEvidence():
-            shown.value("file", "path", record.path)
-        case GapEvidence():
-            shown.value("missing", "what", record.what)
-            shown.value("reason", "reason", record.reason)
-        case EnvironmentEvidence():
-            shown.value("processor", "cpu", record.cpu)
-    return shown.facts
-
-
-class _Facts:
-    """Facts of one record, each with its place in the record's file."""
-
-    def __init__(self, file: EvidenceFile) -> None:
-        self._path = file.path
-        self.facts: list[Fact] = []
-
-    def value(self, label: str, key: str, value: str | float) -> None:
-        """A value of the record."""
-        if isinstance(value, str):
-            text = visible(value)
-        elif isinstance(value, bool):
-            text = "yes" if value else "no"
-        else:
-            text = format_number(value)
-        self.facts.append(Fact(label=label, value=Shown(text=text, ref=pointer(self._path, key))))
-
-    def length(self, label: str, key: str, value: int) -> None:
-        """The length of a list or object of the record."""
-        self.facts.append(Fact(label=label, value=Length(value=value, ref=pointer(self._path, key))))
 
 
 def _view_environment(path: str, record: EnvironmentEvidence) -> EnvironmentView:
@@ -273,11 +133,17 @@ def _view_environment(path: str, record: EnvironmentEvidence) -> EnvironmentView
         Fact(label="operating system", value=show(record.os, "os")),
         Fact(label="Python", value=show(record.python, "python")),
         Fact(label="harness source (sha256)", value=show(record.harness_sha256, "harness_sha256")),
+        Fact(label="engine's wheel (sha256)", value=show(record.engine_sha256, "engine_sha256"))
+        if record.engine_sha256
+        else Fact(label="engine", value="none is installed"),
     ]
     return EnvironmentView(
         facts=tuple(facts),
         packages=tuple(
-            Fact(label=visible(name), value=show(version, "packages", name))
+            Fact(
+                label=Shown(text=visible(name), ref=pointer(path, "packages", name), is_key=True),
+                value=show(version, "packages", name),
+            )
             for name, version in sorted(record.packages.items())
         ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bundles.layout import JUDGEMENT
@@ -10,7 +10,12 @@ from harness.model.finding import Finding, Location, Measurement
 from harness.model.words import Outcome
 from reports.evaluation import ItemView
 from reports.interval import IntervalFigure, draw_interval
-from reports.shown import Shown, format_number, format_together, pointer, visible
+from reports.shown import Length, Shown, clip, format_number, format_together, pointer, visible
+
+TEXT_CHARACTERS = 2000
+"""Of one message, advice or line."""
+DETAIL_CHARACTERS, FEWEST_CHARACTERS, TOTAL_DETAIL_CHARACTERS = 6000, 240, 200_000
+"""Of one finding's details, and of those of all findings together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +52,30 @@ class FindingView:
     items: tuple[ItemView, ...]
     """Answers that the arms score differently."""
     details: tuple[Shown, ...]
+    """The first lines, as many as there is room for."""
+    num_details: Length
+    """Of all lines that the judgement holds."""
+
+
+def detail_room(findings: Iterable[Finding]) -> int:
+    """Characters of details that each finding of a judgement may show, so that the page stays small."""
+    num_findings = sum(1 for finding in findings if finding.details)
+    return max(FEWEST_CHARACTERS, min(DETAIL_CHARACTERS, TOTAL_DETAIL_CHARACTERS // max(num_findings, 1)))
 
 
 def view_finding(
-    finding: Finding, index: int, anchors: Mapping[str, str], items: tuple[ItemView, ...] = ()
+    finding: Finding,
+    index: int,
+    anchors: Mapping[str, str],
+    items: tuple[ItemView, ...] = (),
+    room: int = DETAIL_CHARACTERS,
 ) -> FindingView:
     """The view of the finding at a place of the judgement; `anchors` leads from evidence id to its entry."""
 
     def show(text: str, *parts: str | int, href: str = "") -> Shown:
-        return Shown(
-            text=visible(text, multiline=True), ref=pointer(JUDGEMENT, "findings", index, *parts), href=href
-        )
+        whole = visible(text, multiline=True)
+        shown = Shown(text=whole, ref=pointer(JUDGEMENT, "findings", index, *parts), href=href)
+        return clip(shown, TEXT_CHARACTERS)
 
     location = finding.location
     return FindingView(
@@ -78,8 +96,23 @@ def view_finding(
             for i, m in enumerate(finding.measurements)
         ),
         items=items,
-        details=tuple(show(line, "details", i) for i, line in enumerate(finding.details)),
+        details=_first_lines(
+            [show(line, "details", i) for i, line in enumerate(finding.details[:room])], room
+        ),
+        num_details=Length(value=len(finding.details), ref=pointer(JUDGEMENT, "findings", index, "details")),
     )
+
+
+def _first_lines(lines: Sequence[Shown], room: int) -> tuple[Shown, ...]:
+    """As many of the lines as `room` characters hold; the first one is cut to it."""
+    found: list[Shown] = []
+    for line in lines:
+        cut = clip(line, max(room, 1))
+        room -= len(cut.text) + 1
+        if found and room < 0:
+            break
+        found.append(cut)
+    return tuple(found)
 
 
 def view_measurement(measurement: Measurement, ref: str) -> MeasurementView:

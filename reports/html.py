@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import jinja2
 
 from harness.model.words import Outcome
+from reports.drills.tables import Figure, Missing, Table
+from reports.evidence import shrink_excerpts
 from reports.marks import (
     ARM_MEANINGS,
     EXIT_CODE_MEANINGS,
@@ -17,19 +20,25 @@ from reports.marks import (
     TIER_SUBJECTS,
     VERDICT_MEANINGS,
 )
-from reports.shown import Count, Length, Shown
+from reports.shown import Count, Length, Shown, Tally
 from reports.view import ReportView
 
-NUM_CLAIMS_AT_TOP = 5
+MAX_BYTES = 1_500_000
+"""Above it excerpts shrink, never the tables."""
+NUM_CLAIMS_AT_TOP = 4
 NUM_ASKS_AT_TOP = 3
-NUM_LIMITS_AT_TOP = 6
+NUM_LIMITS_AT_TOP = 5
 NUM_NUMBERS_OPEN = 8
 """Numbers of a finding that are shown before the rest is folded."""
+NUM_WHOLE_FINDINGS = 25
+"""Of one check; the further ones are listed in brief, folded, with what they say alone."""
+NUM_ROWS_OPEN = 12
+"""Rows of a drill-down's table that are shown before the rest is folded."""
 _CODE = re.compile(r"`([^`\n]+)`")
 
 
 def _kind(piece: object) -> str:
-    """Which macro of the template renders a piece of a sentence."""
+    """Which macro of the template renders a piece of a sentence, or a part of a drill-down."""
     match piece:
         case Shown():
             return "shown"
@@ -37,6 +46,14 @@ def _kind(piece: object) -> str:
             return "count"
         case Length():
             return "length"
+        case Tally():
+            return "tally"
+        case Table():
+            return "table"
+        case Figure():
+            return "figure"
+        case Missing():
+            return "missing"
         case _:
             return "wording"
 
@@ -71,6 +88,8 @@ def _environment() -> jinja2.Environment:
         NUM_ASKS_AT_TOP=NUM_ASKS_AT_TOP,
         NUM_LIMITS_AT_TOP=NUM_LIMITS_AT_TOP,
         NUM_NUMBERS_OPEN=NUM_NUMBERS_OPEN,
+        NUM_ROWS_OPEN=NUM_ROWS_OPEN,
+        NUM_WHOLE_FINDINGS=NUM_WHOLE_FINDINGS,
     )
     return environment
 
@@ -79,6 +98,13 @@ _ENVIRONMENT = _environment()
 
 
 def render_html(view: ReportView) -> str:
-    """The page. The same view gives the same bytes."""
+    """The page. The same view gives the same bytes; one that would be too large shows less of each record's file."""
+    html = _render(view)
+    if len(html.encode("utf-8")) <= MAX_BYTES:
+        return html
+    return _render(replace(view, evidence=shrink_excerpts(view.evidence)))
+
+
+def _render(view: ReportView) -> str:
     entries = {entry.id: entry for entry in view.evidence}
     return _ENVIRONMENT.get_template("report.html.j2").render(view=view, entries=entries)

@@ -13,10 +13,12 @@ from reports.checks import CheckCard
 from reports.marks import WORST_FIRST
 from reports.shown import Count, Length, Piece, Sentence, Shown, clip, format_number, pointer, visible
 
-MESSAGE_CHARACTERS = 240
+MESSAGE_CHARACTERS = 150
 """Of a message that the check's own section shows whole."""
 NUM_NAMES = 4
 """Check ids in one sentence."""
+_OF_SERVING = {"throughput": "throughput under load", "ttft": "time to first token"}
+"""By a word of a measurement's name."""
 _DECIDED = (Outcome.PASS, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.NOT_APPLICABLE)
 
 
@@ -65,6 +67,7 @@ def view_limits(bundle: Bundle, cards: tuple[CheckCard, ...]) -> tuple[Limit, ..
         *_tiers_not_run(bundle, cards),
         *_full_model(cards),
         *_hardware(bundle),
+        *_not_judged(cards),
         *_other_gaps(bundle),
         *_files_not_judged(bundle),
         *_advisory_open(cards),
@@ -145,6 +148,16 @@ def _hardware(bundle: Bundle) -> list[Limit]:
             reason=(*declared, no_gpu + "What was measured holds for the named machine only."),
         )
     ]
+
+
+def _not_judged(cards: tuple[CheckCard, ...]) -> list[Limit]:
+    """What a reader of a performance claim asks for and no number of this judgement is about."""
+    names = [m.name.text.lower() for card in cards for f in card.findings for m in f.measurements]
+    missing = [what for word, what in _OF_SERVING.items() if not any(word in name for name in names)]
+    if not missing:
+        return []
+    title = " and ".join(missing).capitalize()
+    return [Limit(title=(title,), reason=("no number here is about it.",))]
 
 
 def _other_gaps(bundle: Bundle) -> list[Limit]:

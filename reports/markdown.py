@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 
 from harness.model.words import Verdict
 from reports.checks import GridCell
 from reports.claims import ClaimRow
 from reports.limits import Ask
-from reports.marks import MARKS, VERDICT_MEANINGS
-from reports.shown import Piece, Sentence, Shown
+from reports.marks import MARKS, TIER_SUBJECTS, VERDICT_MEANINGS
+from reports.shown import Sentence, Shown, plain
 from reports.text import show_measurement
 from reports.view import ReportView
 
 MAX_LINES = 60
-NUM_CLAIMS, NUM_ASKS, NUM_LIMITS = 8, 6, 8
-CELL_CHARACTERS, SENTENCE_CHARACTERS = 120, 400
+NUM_CLAIMS, NUM_ASKS, NUM_LIMITS, NUM_TITLES = 7, 6, 6, 1
+CELL_CHARACTERS, SENTENCE_CHARACTERS, REASON_CHARACTERS = 120, 400, 1500
 _VERDICT_GLYPHS = {Verdict.ADMIT: "✓", Verdict.REJECT: "✗", Verdict.UNDECIDED: "?"}
 _MARKUP = re.compile(r"[\\`*_\[\]<>#|~$&!]")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
@@ -53,9 +54,9 @@ def _entity(match: re.Match[str]) -> str:
 def _lines(view: ReportView) -> Iterator[str]:
     h = view.header
     glyph = _VERDICT_GLYPHS[h.verdict]
-    yield f"## {glyph} {h.verdict.capitalize()}: {escape_markdown(h.title.text, CELL_CHARACTERS)}"
+    yield f"## {glyph} {h.verdict.capitalize()}: “{escape_markdown(h.title.text, CELL_CHARACTERS)}”"
     yield ""
-    yield f"**Why:** {_sentence(h.reason)} {VERDICT_MEANINGS[h.verdict]}"
+    yield f"**Why:** {_sentence(h.reason, REASON_CHARACTERS)} {VERDICT_MEANINGS[h.verdict]}"
     yield ""
     facts = [
         f"model {_text(h.model)}",
@@ -67,6 +68,7 @@ def _lines(view: ReportView) -> Iterator[str]:
     ]
     yield ", ".join(facts)
     yield ""
+    yield from _held(view)
     yield from _grid(view)
     yield from _claims(view)
     yield from _asks(view.asks)
@@ -74,6 +76,21 @@ def _lines(view: ReportView) -> Iterator[str]:
     for limit in view.limits[:NUM_LIMITS]:
         yield f"- **{_sentence(limit.title)}**: {_sentence(limit.reason)}"
     yield from _more(len(view.limits) - NUM_LIMITS)
+
+
+def _held(view: ReportView) -> Iterator[str]:
+    """What is shown, a line a principle; the claims beyond the first are named."""
+    yield from ("**What is shown**", "")
+    for entry in view.held:
+        titles = [
+            f"{_text(c.check)} {_text(c.title)} ({TIER_SUBJECTS[c.tier]})" for c in entry.first[:NUM_TITLES]
+        ]
+        named = [_text(check) for check in (*(c.check for c in entry.first[NUM_TITLES:]), *entry.named)]
+        also = [f"also {', '.join(named)}"] if named else []
+        more = [f"{entry.further.text} more"] if entry.further.refs else []
+        says = "; ".join([*titles, *also, *more]) or "nothing yet"
+        yield f"- **{entry.principle.capitalize()}**: {says}"
+    yield ""
 
 
 def _grid(view: ReportView) -> Iterator[str]:
@@ -138,16 +155,20 @@ def _text(shown: Shown) -> str:
     return escape_markdown(shown.text, CELL_CHARACTERS)
 
 
-def _sentence(sentence: Sentence) -> str:
-    return "".join(_piece(piece) for piece in sentence)
+def _sentence(sentence: Sentence, num_characters: int = SENTENCE_CHARACTERS) -> str:
+    """Pieces of one text are escaped together, so that no mark that they only form together is missed."""
+    whole = []
+    for _, group in groupby(sentence, key=lambda piece: piece.ref if isinstance(piece, Shown) else None):
+        pieces = tuple(group)
+        if isinstance(pieces[0], Shown):
+            whole.append(_keep_spaces(plain(pieces), num_characters))
+        else:
+            whole += [piece if isinstance(piece, str) else _keep_spaces(plain((piece,))) for piece in pieces]
+    return "".join(whole)
 
 
-def _piece(piece: Piece) -> str:
-    return piece if isinstance(piece, str) else _keep_spaces(piece.text)
-
-
-def _keep_spaces(text: str) -> str:
-    escaped = escape_markdown(text)
+def _keep_spaces(text: str, num_characters: int = SENTENCE_CHARACTERS) -> str:
+    escaped = escape_markdown(text, num_characters)
     before = " " if text[:1].isspace() else ""
     after = " " if text[-1:].isspace() and text.strip() else ""
     return f"{before}{escaped}{after}"

@@ -76,10 +76,10 @@ VERDICT_MEANINGS = {
 }
 
 QUESTIONS = {
-    Principle.ISOLATION: "Does it leave everyone else alone?",
+    Principle.ISOLATION: "Are others left alone?",
     Principle.SCOPE: "Does it serve what it declares?",
-    Principle.CORRECTNESS: "Does it compute the same?",
-    Principle.PERFORMANCE: "Is it faster, and nowhere slower?",
+    Principle.CORRECTNESS: "Is the result the same?",
+    Principle.PERFORMANCE: "Faster, nowhere slower?",
 }
 
 TIER_MEANINGS = {
@@ -120,6 +120,15 @@ OTHER_WORDS = {
     "n": "Independent units behind a number: prompts, items or timed blocks, never tokens or steps of one of them.",
     "A/A": "A second baseline run against the first: how far one engine differs from itself.",
     "negative control": "The same questions while the candidate is made wrong on purpose: the suite must notice.",
+    "decode step": "A step of the engine in which no request computes a prompt position; others are prefill or mixed.",
+    "specialised, baseline, contradictory": "Which code served a step; contradictory when what was decided and what "
+    "ran disagree, which counts for neither.",
+    "ledger": "The record of every engine step of one arm: its requests, what was decided and which code ran.",
+    "KL": "How far one distribution of next tokens is from another, in nats; equal ones are at nothing.",
+    "hand-over": "A step on one path that continues what a step on the other path left behind.",
+    "twin": "A run of the same script that never takes the specialised path.",
+    "ttft_ms, tpot_ms, ITL": "Time to the first token, time per later token of one request, and time between tokens, "
+    "in milliseconds.",
     "required": "The policy asks for this check. Others are advisory: they are shown and do not change the verdict.",
     "evidence": "A record of what was run and seen, named by the digest of its content.",
 }

@@ -8,6 +8,7 @@ from collections import Counter
 from urllib.parse import quote
 
 from bundles.layout import SUBJECT_MANIFEST
+from harness.model.path_text import unescape_path
 from harness.model.words import Outcome
 from reports.open_findings import OpenFinding, open_findings
 from reports.sarif_objects import (
@@ -112,7 +113,7 @@ def _result(finding: OpenFinding, index: dict[str, int], seen: Counter[str]) -> 
         locations=(
             ResultLocation(
                 physical_location=PhysicalLocation(
-                    artifact_location=ArtifactLocation(uri=quote(path)),
+                    artifact_location=ArtifactLocation(uri=quote(unescape_path(path))),
                     region=Region(start_line=line, end_line=end),
                 )
             ),

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 MAX_COMBINING_RUN = 2
 """Combining characters in a row that are shown as they are; more would paint over the lines around them."""
+MAX_DIGITS = 8
+"""Significant digits beyond which numbers count as equal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,8 @@ class Shown:
     """Whether `text` is only a part of the value: a short digest, a clipped message."""
     href: str = ""
     """Place in the report that it leads to; empty for none."""
+    is_key: bool = False
+    """Whether `text` is the name under which the value stands, the last part of `ref`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,22 @@ class Length:
         return format_number(self.value)
 
 
-Piece = str | Shown | Count | Length
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """A number that no file states: it is computed from the values at `refs` by a rule of `docs/output.md`."""
+
+    value: float
+    rule: str
+    """The rule's name, then what it counts as `key=value` words."""
+    refs: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The number."""
+        return format_number(self.value)
+
+
+Piece = str | Shown | Count | Length | Tally
 """Part of a sentence; a plain string is wording of the report and holds no digit."""
 Sentence = tuple[Piece, ...]
 
@@ -106,9 +125,10 @@ def format_number(value: float, num_digits: int = 3) -> str:
 
 
 def format_together(values: Sequence[float | None]) -> tuple[str | None, ...]:
-    """Numbers of one comparison: three significant digits, or as many (up to eight) as tell them apart."""
+    """Numbers of one comparison: three significant digits, or as many as tell those apart that differ in eight."""
     present = [value for value in values if value is not None]
+    num_different = len({format_number(v, MAX_DIGITS) for v in present})
     num_digits = 3
-    while num_digits < 8 and len({format_number(v, num_digits) for v in present}) < len(set(present)):
+    while len({format_number(v, num_digits) for v in present}) < num_different:
         num_digits += 1
     return tuple(None if value is None else format_number(value, num_digits) for value in values)

@@ -19,6 +19,8 @@ from reports.checks import (
     view_sections,
 )
 from reports.claims import ClaimRow, Unmeasured, view_claims, view_unmeasured
+from reports.drills import view_drills
+from reports.drills.tables import Drill
 from reports.evidence import (
     EnvironmentView,
     EvidenceEntry,
@@ -27,12 +29,15 @@ from reports.evidence import (
     view_environments,
     view_evidence,
 )
+from reports.held import HeldPrinciple, view_held
 from reports.limits import Ask, Limit, view_asks, view_limits
 from reports.shown import Count, Sentence, Shown, clip, format_number, pointer, visible
 
 SHORT_DIGEST = 10
 TITLE_CHARACTERS, TIME_CHARACTERS = 120, 40
-_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_-]*|\d+")
+_MAP = "#map"
+"""Where numbers of checks lead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +46,7 @@ class Header:
 
     verdict: Verdict
     reason: Sentence
-    """The judgement's own sentence, check ids linked."""
+    """The judgement's own sentence, check ids and numbers linked."""
     title: Shown
     change_id: Shown
     model: Shown
@@ -87,12 +92,14 @@ class ReportView:
 
     header: Header
     grid: tuple[GridRow, ...]
+    held: tuple[HeldPrinciple, ...]
     claims: tuple[ClaimRow, ...]
     unmeasured: tuple[Unmeasured, ...]
     asks: tuple[Ask, ...]
     limits: tuple[Limit, ...]
     checks: tuple[CheckCard, ...]
     sections: tuple[PrincipleSection, ...]
+    drills: tuple[Drill, ...]
     evidence: tuple[EvidenceEntry, ...]
     environments: tuple[EnvironmentView, ...]
     provenance: Provenance
@@ -108,12 +115,14 @@ def build_view(bundle: Bundle, check_help: CheckHelp) -> ReportView:
     return ReportView(
         header=_view_header(bundle, cards, grid),
         grid=grid,
+        held=view_held(cards),
         claims=view_claims(cards),
         unmeasured=view_unmeasured(cards),
         asks=view_asks(cards),
         limits=view_limits(bundle, cards),
         checks=cards,
         sections=view_sections(cards),
+        drills=view_drills(bundle, cards),
         evidence=view_evidence(bundle),
         environments=view_environments(bundle),
         provenance=_view_provenance(bundle),
@@ -161,14 +170,15 @@ def _view_header(bundle: Bundle, cards: tuple[CheckCard, ...], grid: tuple[GridR
 
 
 def _link_checks(reason: str, cards: tuple[CheckCard, ...]) -> Sentence:
-    """The sentence in pieces, so that each check id in it is a link."""
+    """The sentence in pieces, so that each check id and each number in it is a link."""
     links = {card.id.text: card.id.href for card in cards}
     ref = pointer(JUDGEMENT, "reason")
     pieces, start = [], 0
     for word in _WORD.finditer(reason):
-        if word[0] in links:
+        href = _MAP if word[0].isdigit() else links.get(word[0], "")
+        if href:
             pieces += [Shown(text=reason[start : word.start()], ref=ref, is_part=True)]
-            pieces += [Shown(text=word[0], ref=ref, is_part=True, href=links[word[0]])]
+            pieces += [Shown(text=word[0], ref=ref, is_part=True, href=href)]
             start = word.end()
     pieces.append(Shown(text=reason[start:], ref=ref, is_part=True))
     return tuple(piece for piece in pieces if piece.text)

@@ -4,6 +4,10 @@ from harness.app.attest import keygen, pack_bundle, sign, waive
 from harness.app.bundles import diff, merge, report, show, verify
 from harness.app.gate import gate
 from harness.app.machine import doctor, plan
+from harness.app.publishing import publish
+from harness.app.reproduce import reproduce
+from harness.app.selftest.run import selftest
+from harness.app.submit import submit
 from harness.app.validate import validate
 
 __all__ = [
@@ -14,9 +18,13 @@ __all__ = [
     "merge",
     "pack_bundle",
     "plan",
+    "publish",
     "report",
+    "reproduce",
+    "selftest",
     "show",
     "sign",
+    "submit",
     "validate",
     "verify",
     "waive",

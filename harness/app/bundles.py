@@ -7,18 +7,22 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from bundles.archive import opened
 from bundles.compare import compare_bundles
 from bundles.contents import Bundle
 from bundles.keys import parse_public_key
-from bundles.merge import list_choices, merged_records, require_one_question
+from bundles.merge import is_missing_tier, list_choices, merged_records, require_one_question
 from bundles.reader import read_bundle
-from bundles.verify import Difference, VerifyResult, verify_bundle
+from bundles.scrub import TakenOver
+from bundles.verify import JUDGED_BY_OTHERS, MADE_ANEW, Difference, VerifyResult, verify_bundle
 from bundles.writer import EvidenceStore, seal
+from harness.app.collector import collector_paused
 from harness.app.judging import decide, render_report
 from harness.app.validate import render_judgement
 from harness.config import read_configuration
+from harness.facts.packages import digest_of_judge
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import SourceEvidence
 from harness.model.finding import Finding
@@ -44,8 +48,8 @@ def report(options: ReportOptions) -> CommandResult:
 
 def verify(options: VerifyOptions) -> CommandResult:
     """Rebuilds findings, verdict and report from the evidence, and says what differs and who signed."""
-    with opened(options.bundle) as folder:
-        result = verify_bundle(folder, decide, render_report)
+    with opened(options.bundle) as folder, collector_paused():
+        result = verify_bundle(folder, decide, render_report, judge_sha256=digest_of_judge())
     result = replace(result, differences=(*result.differences, *_missing_signature(result, options.keys)))
     findings = [difference_finding(d) for d in result.differences]
     code = ExitCode.ADMIT if result.intact else ExitCode.HARNESS
@@ -72,9 +76,11 @@ def _missing_signature(result: VerifyResult, files: Sequence[Path]) -> list[Diff
     signers = {attestation.signer for attestation in result.attestations}
     if not keys or keys & signers:
         return []
-    by = ", ".join(sorted(key.fingerprint for key in signers)) or "nobody"
+    if not signers:
+        return [Difference(slug="bundle-unsigned", where="", message="Nobody signed it.")]
+    by = ", ".join(sorted(key.fingerprint for key in signers))
     message = f"None of the named keys signed it; signed by {by}."
-    return [Difference(slug="bundle-unsigned", where="", message=message)]
+    return [Difference(slug="bundle-wrong-key", where="", message=message)]
 
 
 def difference_finding(difference: Difference) -> Finding:
@@ -108,13 +114,13 @@ def render_verify_json(result: VerifyResult, findings: Sequence[Finding]) -> str
 
 def show(options: VerifyOptions) -> CommandResult:
     """What a bundle holds: the change, its tiers and records, its size, who signed it."""
-    with opened(options.bundle) as folder:
+    with opened(options.bundle) as folder, collector_paused():
         result = verify_bundle(folder, decide, render_report)
-        bundle = read_bundle(folder)
+        bundle = result.bundle if result.intact and result.bundle else read_bundle(folder)
     kinds = Counter((str(r.tier), r.kind) for r in bundle.records)
     hardware = sorted({r.hardware for r in bundle.records if r.hardware})
     signers = [a.signer.fingerprint for a in result.attestations]
-    parts = [r.content_sha256 for r in bundle.records if isinstance(r, SourceEvidence)]
+    parts = _describe_parts(bundle)
     document = {
         "schema_version": 1,
         "content_sha256": bundle.content_sha256,
@@ -136,9 +142,30 @@ def show(options: VerifyOptions) -> CommandResult:
         f"{document['bytes']} bytes of evidence, manifest, policy and judgement",
         *(f"made on: {machine}" for machine in hardware),
         *(f"signed by {signer}" for signer in signers),
-        *(f"joined from {part[:16]}" for part in parts),
+        *(
+            f"joined from {part['content_sha256'][:16]}: {', '.join(part['tiers'])} tier, "
+            f"{part['num_records']} records, made on {', '.join(part['hardware']) or 'a machine that is not named'}, "
+            f"signed by {', '.join(part['signers']) or 'nobody'}"
+            for part in parts
+        ),
     ]
     return CommandResult(text="\n".join(lines), exit_code=ExitCode.ADMIT)
+
+
+def _describe_parts(bundle: Bundle) -> list[dict[str, Any]]:
+    """What a merged bundle took from where."""
+    by_id = {record.id: record for record in bundle.records if not is_missing_tier(record)}
+    sources = [record for record in bundle.records if isinstance(record, SourceEvidence)]
+    return [
+        {
+            "content_sha256": source.content_sha256,
+            "signers": list(source.signers),
+            "tiers": sorted({str(by_id[i].tier) for i in source.evidence if i in by_id}),
+            "hardware": sorted({by_id[i].hardware for i in source.evidence if i in by_id} - {""}),
+            "num_records": len(source.evidence),
+        }
+        for source in sources
+    ]
 
 
 def diff(options: CombineOptions) -> CommandResult:
@@ -164,21 +191,15 @@ def diff(options: CombineOptions) -> CommandResult:
 def merge(options: CombineOptions) -> CommandResult:
     """Joins bundles of one change, each tier from the one that has it, and judges them together.
 
+    One bundle alone is judged again: what it says of itself is not taken over.
+
     Raises:
         ConfigurationError: a bundle is not intact, or a tier was collected by more than one of them.
         BundleError: they do not answer the same question.
     """
     assert options.out is not None
-    bundles, signers = [], []
-    for place in options.bundles:
-        with opened(place) as folder:
-            result = verify_bundle(folder, decide, render_report)
-            if not result.intact:
-                first = result.differences[0]
-                message = f"{place.name} is not intact: {first.where}: {first.message}"
-                raise ConfigurationError("merge-not-intact", message, "Run `fasttrack bundle verify` on it.")
-            bundles.append(read_bundle(folder))
-            signers.append([a.signer.fingerprint for a in result.attestations])
+    with collector_paused():
+        bundles, signers = zip(*(_read_part(place) for place in options.bundles), strict=True)
     require_one_question(bundles)
     choices = list_choices(bundles)
     if len(choices) > 1:
@@ -186,22 +207,38 @@ def merge(options: CombineOptions) -> CommandResult:
         message = f"More than one bundle has tier {', '.join(twice)}."
         advice = "Leave one out; `fasttrack gate` takes replicates as they are, and compares them."
         raise ConfigurationError("merge-overlap", message, advice)
-    store = EvidenceStore(options.out, replace=True)
+    scrubber = TakenOver()
+    store = EvidenceStore(options.out, replace=True, scrubber=scrubber)
     for record in merged_records(bundles, choices[0], signers):
         store.add(record)
-    first_bundle = bundles[0]
-    judgement = decide(
-        first_bundle.manifest_text, first_bundle.policy_text, first_bundle.change, store.records
-    )
+    first = bundles[0]
+    judgement = decide(first.manifest_text, first.policy_text, first.change, store.records)
     seal(
         options.out,
-        manifest_text=first_bundle.manifest_text,
-        policy_text=first_bundle.policy_text,
+        manifest_text=first.manifest_text,
+        policy_text=first.policy_text,
         judgement=judgement,
         render_report=render_report,
+        scrubber=scrubber,
     )
     text = render_judgement(judgement, options.out, options.output)
     return CommandResult(text=text, exit_code=judgement.exit_code)
+
+
+def _read_part(place: Path) -> tuple[Bundle, list[str]]:
+    """A bundle whose evidence is as it was sealed, and who signed it.
+
+    What other sources of fasttrack said of the evidence is made anew, and may differ.
+    """
+    with opened(place) as folder:
+        result = verify_bundle(folder, decide, render_report, judge_sha256=digest_of_judge())
+        slugs = {difference.slug for difference in result.differences}
+        by_others = JUDGED_BY_OTHERS in slugs and slugs <= {JUDGED_BY_OTHERS, *MADE_ANEW}
+        if result.bundle is None or not (result.intact or by_others):
+            first = result.differences[0]
+            message = f"{place.name} is not intact: {first.where}: {first.message}"
+            raise ConfigurationError("merge-not-intact", message, "Run `fasttrack bundle verify` on it.")
+        return result.bundle, [a.signer.fingerprint for a in result.attestations]
 
 
 def _read(place: Path) -> Bundle:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 from bundles.archive import opened
@@ -19,14 +19,16 @@ from bundles.contents import Bundle
 from bundles.error import BundleError
 from bundles.keys import PublicKey, parse_public_key
 from bundles.merge import Choice, list_choices, merged_records
-from bundles.reader import read_bundle
 from bundles.verify import Difference, difference_of, verify_bundle
 from bundles.waiver import RuledWaiver, Waiver, read_waiver, rule_waivers
 from harness.app.bundles import difference_finding
+from harness.app.collector import collector_paused
 from harness.app.inward import InwardEvidence, collect_without_collector
 from harness.app.judging import decide, render_report
+from harness.app.misfits import find_misfits
 from harness.app.validate import Question, read_question, static_question
-from harness.model.evidence import AnyEvidence, ChangedFilesEvidence
+from harness.facts.packages import digest_of_judge
+from harness.model.evidence import AnyEvidence
 from harness.model.finding import Finding
 from harness.model.judgement import CheckSummary, Judgement, decide_verdict
 from harness.model.words import ExitCode, Tier, TrustLevel, Verdict
@@ -65,6 +67,7 @@ def gate(options: GateOptions) -> CommandResult:
     parts: list[_Part] = []
     problems: list[tuple[str, Finding]] = []
     with ExitStack() as stack:
+        stack.enter_context(collector_paused())
         for place in options.bundles:
             part, found = _read_part(place, stack, terms, now)
             parts += [part] if part else []
@@ -91,10 +94,10 @@ def _read_part(
         folder = stack.enter_context(opened(place))
     except BundleError as error:
         return None, [difference_of(error)]
-    result = verify_bundle(folder, decide, render_report)
-    if not result.intact:
+    result = verify_bundle(folder, decide, render_report, judge_sha256=digest_of_judge())
+    bundle = result.bundle
+    if not result.intact or bundle is None:
         return None, list(result.differences)
-    bundle = read_bundle(folder)
     misfits = find_misfits(bundle, terms, now)
     part = _Part(name=place.name, bundle=bundle, signers=tuple(a.signer for a in result.attestations))
     return (None if misfits else part), misfits
@@ -120,6 +123,8 @@ def _rule(
     today: date,
 ) -> _Ruling:
     """Judges every way to take each tier from one bundle; the worst counts, so that replicates must agree."""
+    # Of bundles that say the same, the first stands for all: it is to be the one that is trusted most.
+    parts = sorted(parts, key=lambda part: -level_of(part, terms).rank)
     bundles = [part.bundle for part in parts]
     signers = [[key.fingerprint for key in part.signers] for part in parts]
     choices = list_choices(bundles)
@@ -237,44 +242,6 @@ def _is_replicated(
         if tier in choice
     }
     return len(outcomes) == 1
-
-
-def find_misfits(bundle: Bundle, terms: Question, now: datetime) -> list[Difference]:
-    """Where the bundle speaks of another change than the one at the gate, of a part of it, or of long ago."""
-    change, found = bundle.change, []
-    if change.head != terms.change.head:
-        text = f"It judges {change.head[:12]}, the head is {terms.change.head[:12]}: it is stale."
-        found.append(Difference(slug="bundle-stale", where="change.json#/head", message=text))
-    if change.merge_base != terms.change.merge_base:
-        text = f"It compares with {change.merge_base[:12]}, the merge base is {terms.change.merge_base[:12]}."
-        found.append(Difference(slug="bundle-other-base", where="change.json#/merge_base", message=text))
-    if change.limited_to:
-        text = "It was made with --paths and leaves out a part of the change."
-        found.append(Difference(slug="bundle-of-a-part", where="change.json#/limited_to", message=text))
-    if bundle.manifest_text != terms.manifest_text:
-        text = "Its manifest is not the one of the head commit."
-        found.append(Difference(slug="bundle-other-manifest", where="fasttrack.toml", message=text))
-    records = [r for r in bundle.records if isinstance(r, ChangedFilesEvidence)]
-    if len(records) != 1 or records[0].files != terms.changed_files.files or records[0].num_not_judged:
-        text = "Its list of changed files is not the diff of the gating repository."
-        found.append(Difference(slug="bundle-other-diff", where="evidence", message=text))
-    return found + _find_expired(bundle, terms, now)
-
-
-def _find_expired(bundle: Bundle, terms: Question, now: datetime) -> list[Difference]:
-    days = terms.policy.trust.max_age_days
-    if days is None:
-        return []
-    oldest = min((record.recorded_at for record in bundle.records), default="")
-    try:
-        age = now - datetime.fromisoformat(oldest)
-    except (ValueError, TypeError):
-        text = f"It holds a record of no readable time: {oldest!r}."
-        return [Difference(slug="bundle-expired", where="evidence", message=text)]
-    if timedelta(days=days) >= age >= timedelta(days=-1):
-        return []
-    text = f"Its oldest record is of {oldest}; the policy takes {days} days."
-    return [Difference(slug="bundle-expired", where="evidence", message=text)]
 
 
 def _render(ruling: _Ruling, change: str, form: str) -> str:

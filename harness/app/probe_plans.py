@@ -28,9 +28,9 @@ def plan_probes(
     switch = json.dumps({manifest.switch.key: manifest.switch.on})
     engines = edge_engines(manifest, ("--additional-config", switch), is_candidate=True)
     twins = edge_engines(manifest, (), is_candidate=False)
-    off = [_bystander_engine()]
+    off = [bystander_engine(_COMMON)]
     if base_has_model:
-        off.append(_off_engine(manifest))
+        off.append(off_engine(manifest, _COMMON))
 
     def plan(found: Sequence[ProbeEngine]) -> ProbePlan:
         return ProbePlan(engines=tuple(found), model_dir=str(model_dir), bystander_dir=str(bystander_dir))
@@ -119,22 +119,23 @@ def _off_scenario(seed: int) -> Scenario:
     return Scenario(name="unset", events=(ProbeEvent(before_step=0, add=requests),))
 
 
-def _off_engine(manifest: Manifest) -> ProbeEngine:
+def off_engine(manifest: Manifest, common: Sequence[str]) -> ProbeEngine:
     """The subject's model with the switch unset and the cache that the engine chooses."""
     nano = manifest.nano_model
     return ProbeEngine(
         name="off",
-        args=(*_COMMON, "--model", "{model}", "--max-model-len", str(nano.max_model_len), *nano.engine_args),
+        args=(*common, "--model", "{model}", "--max-model-len", str(nano.max_model_len), *nano.engine_args),
         scenarios=(_off_scenario(SEED + 20),),
         watches_state=False,
         takes_snapshot=True,
     )
 
 
-def _bystander_engine() -> ProbeEngine:
+def bystander_engine(common: Sequence[str]) -> ProbeEngine:
+    """A model that the change is not about, with the switch unset."""
     return ProbeEngine(
         name="bystander",
-        args=(*_COMMON, "--model", "{bystander}", *BYSTANDER_ARGS),
+        args=(*common, "--model", "{bystander}", *BYSTANDER_ARGS),
         scenarios=(_off_scenario(SEED + 21),),
         watches_state=False,
         takes_snapshot=True,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,6 +47,7 @@ class ProbeRun:
     change: Change
     model_dir: Path
     workdir: Path
+    tier: Tier = Tier.CPU
     processes: list[ProbeProcess] = field(default_factory=list)
     """Those that were begun, so that an ending run can kill them."""
 
@@ -63,24 +66,46 @@ def collect_probes(run: ProbeRun) -> None:
         bystander_dir=run.workdir / "bystander",
         base_has_model=has_model(run.manifest, run.base_path),
     )
+    record_runs(run, run_processes(run, plans))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedRun:
+    """A process that came to its end, and what it recorded."""
+
+    process: ProbeProcess
+    recording: Recording
+
+
+def run_processes(run: ProbeRun, plans: Mapping[str, ProbePlan]) -> dict[str, FinishedRun]:
+    """Runs processes side by side, by name; one that fails leaves a gap and is left out."""
     run.recorder.progress.say(f"scripted runs: {', '.join(plans)}")
-    run.processes.extend(new_process(run, name, plan) for name, plan in plans.items())
-    with ThreadPoolExecutor(len(run.processes)) as pool:
+    processes = {name: new_process(run, name, plan) for name, plan in plans.items()}
+    run.processes.extend(processes.values())
+    with ThreadPoolExecutor(len(processes)) as pool:
         try:
-            done = dict(zip(plans, pool.map(lambda p: _run_one(run, p), run.processes), strict=True))
+            done = dict(zip(processes, pool.map(lambda p: _run_one(run, p), processes.values()), strict=True))
         except BaseException:
             run.kill()
             raise
-    candidate, twin, base = (done[name] for name in ("candidate", "twin", "base"))
-    processes = dict(zip(plans, run.processes, strict=True))
+    return {
+        name: FinishedRun(process=processes[name], recording=recording)
+        for name, recording in done.items()
+        if recording is not None
+    }
+
+
+def record_runs(run: ProbeRun, done: Mapping[str, FinishedRun]) -> None:
+    """Records what the finished ones of "candidate", "twin" and "base" show."""
+    candidate, twin, base = (done.get(name) for name in ("candidate", "twin", "base"))
     if candidate is not None:
-        record_candidate(run, candidate, processes["candidate"])
+        record_candidate(run, candidate.recording, candidate.process)
     if candidate is not None and twin is not None:
-        record_handover(run, candidate, twin, processes["twin"])
+        record_handover(run, candidate.recording, twin.recording, twin.process)
     if twin is not None:
-        record_snapshots(run, "head", twin)
+        record_snapshots(run, "head", twin.recording)
     if base is not None:
-        record_snapshots(run, "base", base)
+        record_snapshots(run, "base", base.recording)
 
 
 def _run_one(run: ProbeRun, process: ProbeProcess) -> Recording | None:
@@ -113,18 +138,24 @@ def new_process(run: ProbeRun, name: str, plan: ProbePlan) -> ProbeProcess:
         coverage_globs=manifest.coverage.cpu if is_candidate else (),
         cache_dir=run.workdir.parent / "cache",
         # The n-gram drafter's numba threads would otherwise become torch's, and wait for each other.
-        env={"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "NUMBA_NUM_THREADS": "1"},
+        env={"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "NUMBA_NUM_THREADS": "1"} | _COMPILED[run.tier],
     )
-    return ProbeProcess(spec, plan)
+    return ProbeProcess(spec, plan, timeout_s=_TIMEOUT_S[run.tier])
 
 
-def describe_process(process: ProbeProcess, recording: Recording, recorder: Recorder) -> ArmEvidence:
+_TIMEOUT_S = {Tier.CPU: 420.0, Tier.GPU: 1800.0}
+"""Of one process; on a GPU, where it was never measured, compilation and capture come on top."""
+_COMPILED: dict[Tier, dict[str, str]] = {Tier.CPU: {}, Tier.GPU: {"TORCHDYNAMO_DISABLE": "0"}}
+"""On a GPU graphs are captured of compiled code; the CPU's engines are eager."""
+
+
+def describe_process(process: ProbeProcess, recording: Recording, run: ProbeRun) -> ArmEvidence:
     """How a process ran, as an arm's record."""
     ledger, spec = recording.ledger, process.spec
     return ArmEvidence(
-        tier=Tier.CPU,
+        tier=run.tier,
         recorded_at=utc_now(),
-        hardware=recorder.hardware,
+        hardware=run.recorder.hardware,
         command=process.command,
         arm=spec.arm,
         additional_config=dict(spec.additional_config),
@@ -150,7 +181,7 @@ def record_candidate(run: ProbeRun, recording: Recording, process: ProbeProcess)
             command=process.command,
             seed=SEED,
             arm=Arm.CANDIDATE,
-            process=describe_process(process, recording, recorder),
+            process=describe_process(process, recording, run),
             steps=read_steps(recording, run.manifest.dispatch.targets),
             engines=recording.engines,
             results=recording.results,
@@ -210,7 +241,7 @@ def record_handover(run: ProbeRun, candidate: Recording, twin: Recording, proces
             command=process.command,
             seed=SEED,
             arm=Arm.CANDIDATE,
-            twin=describe_process(process, twin, run.recorder),
+            twin=describe_process(process, twin, run),
             steps=tuple(step for name in engines for step in compare_engines(candidate, twin, name)),
         )
     )
@@ -219,14 +250,23 @@ def record_handover(run: ProbeRun, candidate: Recording, twin: Recording, proces
 def record_snapshots(run: ProbeRun, side: str, recording: Recording) -> None:
     """Records what a commit's processes look like with the switch unset."""
     is_base = side == "base"
+    folder = run.base_path if is_base else run.head_path
     run.recorder.record(
         DefaultOffEvidence(
-            tier=Tier.CPU,
+            tier=run.tier,
             recorded_at=utc_now(),
             hardware=run.recorder.hardware,
             side="base" if is_base else "head",
             commit=run.change.merge_base if is_base else run.change.head,
-            has_model=has_model(run.manifest, run.base_path if is_base else run.head_path),
+            has_model=has_model(run.manifest, folder),
+            imported=recording.ledger.imported,
+            files=_digests_of(folder),
             snapshots=tuple(recording.snapshots.values()),
         )
     )
+
+
+def _digests_of(folder: Path) -> dict[str, str]:
+    """The sha256 of every Python file below a folder, by relative path."""
+    found = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.py"))}
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in found.items()}

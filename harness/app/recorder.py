@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Protocol
@@ -50,11 +50,14 @@ class Recorder:
     sink: EvidenceSink
     progress: Progress
     hardware: str = ""
+    scrub: Callable[[AnyEvidence], AnyEvidence] = field(default=lambda record: record)
+    """Takes out of a record what names this machine or its user."""
     records: list[AnyEvidence] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def record(self, evidence: AnyEvidence) -> AnyEvidence:
-        """Keeps one record."""
+        """Keeps one record, scrubbed, and returns it as it was kept."""
+        evidence = self.scrub(evidence)
         with self._lock:
             self.sink.add(evidence)
             self.records.append(evidence)

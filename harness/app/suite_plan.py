@@ -61,6 +61,23 @@ class CpuSizes:
 
 SIZES: Mapping[Profile, CpuSizes] = {
     "full": CpuSizes(),
+    "smoke": CpuSizes(
+        num_greedy_prompts=4,
+        num_forced_prompts=4,
+        num_tokens=8,
+        num_sampling_prompts=2,
+        num_sampling_tokens=6,
+        sampling_seeds=(1,),
+        num_structured_prompts=1,
+        num_full_context_prompts=1,
+        num_feature_prompts=0,
+        num_mrcr_rows=4,
+        num_aime_rows=4,
+        num_aime_samples=1,
+        num_control_requests=4,
+        with_probes=False,
+        timing_pairs=0,
+    ),
     "quick": CpuSizes(
         num_greedy_prompts=24,
         num_forced_prompts=12,
@@ -79,7 +96,7 @@ SIZES: Mapping[Profile, CpuSizes] = {
         timing_pairs=0,
     ),
 }
-"""By profile: `quick` shows soon what is badly wrong, `full` decides."""
+"""By profile: `smoke` shows that everything runs, `quick` soon what is badly wrong, `full` decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

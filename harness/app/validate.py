@@ -6,14 +6,17 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bundles.machine_names import this_machine
 from bundles.partial import begin
 from bundles.reader import read_bundle
+from bundles.scrub import Scrubber
 from bundles.writer import EvidenceStore, seal
 from harness.app.collector import collector_paused
 from harness.app.cpu_tier import CpuRun, collect_cpu_tier
+from harness.app.gpu_tier import collect_gpu_tier
 from harness.app.inward import reading_inward
 from harness.app.judging import check_help, decide, known_checks, render_report
 from harness.app.kernels import KernelRun, collect_kernel_sources, collect_kernels
@@ -31,6 +34,7 @@ from harness.config import (
 )
 from harness.facts.environment import can_run, collect_environment
 from harness.facts.git import Repository
+from harness.facts.packages import RECORDED
 from harness.model.change import EMPTY_TREE, Change
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import ChangedFilesEvidence, OwnersEvidence, SubjectEvidence, WaitSourceEvidence
@@ -41,6 +45,7 @@ from harness.model.words import ExitCode, Tier
 from harness.options import ChangeOptions, CommandResult, OutputOptions, ValidateOptions
 from reports.annotations import render_annotations
 from reports.job_summary import render_job_summary
+from reports.junit import render_junit
 from reports.markdown import render_markdown
 from reports.sarif import render_sarif
 from reports.text import render_text
@@ -58,6 +63,13 @@ class Question:
     manifest_text: str
     policy: Policy
     policy_text: str
+
+    @property
+    def public_text(self) -> str:
+        """What the repository publishes in any case: a name that stands in it is no secret of a machine."""
+        paths = {file.path for file in self.changed_files.files}
+        paths.update(self.repository.paths(self.change.head))
+        return "\n".join((self.manifest_text, self.policy_text, *RECORDED, *sorted(paths)))
 
 
 def read_question(options: ChangeOptions) -> Question:
@@ -115,8 +127,10 @@ def validate(
     code 130.
     """
     question = read_question(options.change)
+    scrubber = this_machine(public=question.public_text)
+    question = replace(question, change=scrubber.record(question.change))
     progress = Progress(quiet=options.output.quiet)
-    recorder = open_recorder(question, options, progress)
+    recorder = open_recorder(question, options, progress, scrubber)
     interrupted = False
     try:
         collect_static(question, options, recorder)
@@ -137,13 +151,16 @@ def validate(
         policy_text=question.policy_text,
         judgement=judgement,
         render_report=render_report,
+        scrubber=scrubber,
     )
     progress.say(f"report: {options.out / 'report.html'}")
     text = render_judgement(judgement, options.out, options.output)
     return CommandResult(text=text, exit_code=ExitCode.INTERRUPTED if interrupted else judgement.exit_code)
 
 
-def open_recorder(question: Question, options: ValidateOptions, progress: Progress) -> Recorder:
+def open_recorder(
+    question: Question, options: ValidateOptions, progress: Progress, scrubber: Scrubber
+) -> Recorder:
     """Begins the bundle, or takes up the one that a killed run began, and says on what machine this is."""
     environment = collect_environment(Tier.STATIC).model_copy(
         update={"command": ("fasttrack", "validate", "--profile", options.profile)}
@@ -154,14 +171,15 @@ def open_recorder(question: Question, options: ValidateOptions, progress: Progre
         kept = reopened(options.out, environment, change=question.change, **about)
         progress.say(f"{len(kept)} records are in evidence")
     recorder = Recorder(
-        sink=EvidenceStore(options.out, replace=kept is None, kept=kept),
+        sink=EvidenceStore(options.out, replace=kept is None, kept=kept, scrubber=scrubber),
+        scrub=scrubber.record,
         progress=progress,
         hardware=f"{environment.cpu}, {environment.num_cores} cores",
         records=list(kept or ()),
     )
     if kept is None:
         recorder.record(environment)
-        begin(options.out, change=question.change, **about)
+        begin(options.out, change=question.change, scrubber=scrubber, **about)
         recorder.record(question.changed_files)
     else:
         recover(options.out, recorder)
@@ -214,19 +232,24 @@ def collect_tiers(
         if wanted is Tier.STATIC or (wanted not in question.policy.required and wanted.rank > tier.rank):
             continue
         able, why_not = can_run(wanted)
-        if wanted is Tier.CPU and able and (why_not := question.manifest.why_not_on_a_cpu):
+        if wanted in _COLLECTED and able and (why_not := question.manifest.why_not_on_a_cpu):
             able = False
         if wanted.rank > tier.rank:
             reason = f"it was not asked for (--tier {tier})" + (f"; {why_not}" if why_not else "")
             recorder.gap(wanted, f"tier {wanted}", reason, broke=False)
         elif not able:
             recorder.gap(wanted, f"tier {wanted}", why_not, broke=False)
-        elif wanted is Tier.CPU:
+        elif wanted in _COLLECTED:
             remove_abandoned_folders()
             prefix = f"{RUN_FOLDER}{os.getpid()}-"
             with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
                 mark_run(Path(folder), options.out)
-                run_cpu_tier(question, options, recorder, Path(folder), collect_cpu)
+                collect = collect_cpu if wanted is Tier.CPU else collect_gpu_tier
+                run_cpu_tier(question, options, recorder, Path(folder), collect, wanted)
+
+
+_COLLECTED = (Tier.CPU, Tier.GPU)
+"""Tiers that engines of this machine can show."""
 
 
 def remove_abandoned_folders() -> None:
@@ -242,7 +265,8 @@ def run_cpu_tier(
     options: ValidateOptions,
     recorder: Recorder,
     workdir: Path,
-    collect_cpu: Callable[[CpuRun], None],
+    collect: Callable[[CpuRun], None],
+    tier: Tier = Tier.CPU,
 ) -> None:
     """Writes both commits' files for the arms to import, records the head's digests, and collects."""
     manifest, change = question.manifest, question.change
@@ -252,9 +276,7 @@ def run_cpu_tier(
     globs = [f"{root}/**" for root in manifest.paths.import_roots]
     files = question.repository.export(change.head, globs, import_path)
     if not recorder.evidence.of(SubjectEvidence):
-        recorder.record(
-            SubjectEvidence(tier=Tier.CPU, recorded_at=utc_now(), commit=change.head, files=files)
-        )
+        recorder.record(SubjectEvidence(tier=tier, recorded_at=utc_now(), commit=change.head, files=files))
     base_path = workdir / "base"
     base_path.mkdir()
     if change.merge_base != EMPTY_TREE:
@@ -265,7 +287,7 @@ def run_cpu_tier(
     tasks = [f"{task.include_path}/**" for task in manifest.evals.lm_eval if task.include_path]
     if tasks:
         question.repository.export(change.held_by, tasks, tasks_root)
-    collect_cpu(
+    collect(
         CpuRun(
             manifest=manifest,
             recorder=recorder,
@@ -298,4 +320,5 @@ _RENDERINGS: Mapping[str, Callable[[ReportView], str]] = {
     "sarif": render_sarif,
     "annotations": render_annotations,
     "summary": render_job_summary,
+    "junit": render_junit,
 }

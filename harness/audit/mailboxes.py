@@ -253,6 +253,30 @@ class Mailboxes:
             if not boxes & {s for s, _ in touch.assignments}:
                 continue
             index = touch.instruction.index
-            numbers = [model.expressions.of_operand(index, r) for r in touch.access.registers]
-            found.append((touch, [model.expressions[n].constant for n in numbers]))
+            found.append((touch, [self._stored_constant(index, r) for r in touch.access.registers]))
         return found
+
+    def _stored_constant(self, index: int, operand: Operand) -> int | None:
+        """What an instruction stores, where it is a constant; what was set under the store's own guard is that."""
+        values, expressions = self._model.values, self._model.expressions
+        value = values.operand(index, operand)
+        while isinstance(value, int):
+            at = values.find(value)
+            node = values.node(at)
+            if node.origin is Origin.MERGE and self._have_one_guard(index, node.place):
+                value = node.parts[0]
+            elif node.assign is not None and node.assign.op is Op.MOVE:
+                (value,) = values.args(at)
+            else:
+                return expressions[expressions.of_value(at)].constant
+        return getattr(value, "value", None)
+
+    def _have_one_guard(self, first: int, second: int) -> bool:
+        values, instructions = self._model.values, self._model.kernel.instructions
+        guards = [(place, instructions[place].predicate) for place in (first, second)]
+        held = {
+            (values.find(values.use(place, guard.register)), guard.negated)
+            for place, guard in guards
+            if guard
+        }
+        return len(held) == 1 and all(guard for _, guard in guards)

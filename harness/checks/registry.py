@@ -27,6 +27,7 @@ from harness.checks.isolation.iso006_surface import Surface
 from harness.checks.isolation.iso007_base_and_head import BaseAndHead
 from harness.checks.isolation.iso008_declared_writes import DeclaredWrites
 from harness.checks.isolation.iso009_captured_pointers import CapturedPointers
+from harness.checks.isolation.iso010_base_and_head_on_a_gpu import BaseAndHeadOnAGpu
 from harness.checks.performance.perf001_decode_itl import DecodeItl
 from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
 from harness.checks.scope.sco001_temperature_sampling import TemperatureSampling
@@ -48,6 +49,7 @@ BUILT_IN: tuple[type[Check], ...] = (
     BaseAndHead,
     DeclaredWrites,
     CapturedPointers,
+    BaseAndHeadOnAGpu,
     ReachingOut,
     Surface,
     TemperatureSampling,

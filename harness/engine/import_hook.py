@@ -137,8 +137,8 @@ class _DigestingLoader(SourceFileLoader):
 def wrap_target(module: ModuleType, target: str, wrapper: Wrapper, rebind_below: Sequence[str] = ()) -> str:
     """Replaces the function that `target` names inside `module`; the reason when that is impossible, else "".
 
-    Modules below `rebind_below` that already hold the function under its own name (an import cycle) get the
-    wrapped one, too.
+    Whoever else holds it by then gets the wrapped one, too: other names in `module` and its classes, entries of their
+    tables, and modules below `rebind_below` that took it in an import cycle.
     """
     *owners, name = target.partition(":")[2].split(".")
     owner: Any = module
@@ -156,16 +156,30 @@ def wrap_target(module: ModuleType, target: str, wrapper: Wrapper, rebind_below:
     if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
         return f"{name!r} is a coroutine or a generator, whose call returns before it has run"
     wrapped: Any = wrapper(function, target)
-    setattr(owner, name, type(raw)(wrapped) if function is not raw else wrapped)
-    if not owners:
-        _rebind(function, wrapped, name, rebind_below)
+    replacement = type(raw)(wrapped) if function is not raw else wrapped
+    is_own = name in vars(owner)
+    setattr(owner, name, replacement)
+    if is_own:  # the class that an inherited function comes from keeps its own
+        modules = [module, *(m for n, m in list(sys.modules.items()) if is_below(n, rebind_below))]
+        for holder in [held for m in modules for held in (m, *_classes_of(m))]:
+            _rebind(holder, {id(raw): replacement, id(function): wrapped})
     return ""
 
 
-def _rebind(function: Any, wrapped: Any, name: str, below: Sequence[str]) -> None:
-    for other in [m for n, m in list(sys.modules.items()) if is_below(n, below)]:
-        if vars(other).get(name) is function:
-            setattr(other, name, wrapped)
+def _classes_of(module: ModuleType) -> list[type]:
+    found = list(vars(module).values())
+    return [c for c in found if isinstance(c, type) and c.__module__ == module.__name__]
+
+
+def _rebind(holder: Any, new: Mapping[int, Any]) -> None:
+    """Replaces what a module or a class holds under any name, and in its dictionaries and lists, by identity."""
+    for name, value in list(vars(holder).items()):
+        if id(value) in new:
+            setattr(holder, name, new[id(value)])
+        elif isinstance(value, dict) and not name.startswith("__"):
+            value.update({key: new[id(entry)] for key, entry in value.items() if id(entry) in new})
+        elif isinstance(value, list):
+            value[:] = [new.get(id(entry), entry) for entry in value]
 
 
 def digest_bytes(data: bytes) -> str:

@@ -31,6 +31,7 @@ class _Graph:
     """By captured address: the block that held it, and the first kernel that has it."""
     replayed_at: list[int] = field(default_factory=list)
     num_after_eager: int = 0
+    """Replays with an eager step since the replay before, or since the capture."""
     lost: set[int] = field(default_factory=set)
 
 
@@ -47,7 +48,7 @@ class PointerWatch:
         self._starts: list[int] = []
         self._clock = 0
         self._graphs: dict[str, _Graph] = {}
-        self._had_eager_step = False
+        self._eager_at = 0
         self.losses: list[OwnershipLoss] = []
 
     def allocated(self, address: int, size: int) -> None:
@@ -73,7 +74,8 @@ class PointerWatch:
 
     def stepped_eagerly(self) -> None:
         """A step ran without a graph."""
-        self._had_eager_step = True
+        self._clock += 1
+        self._eager_at = self._clock
 
     def captured(self, graph: str, words_by_kernel: Mapping[str, Iterable[int]], num_tokens: int) -> None:
         """A graph was captured.
@@ -99,9 +101,9 @@ class PointerWatch:
         """A graph is about to be replayed: its addresses that have lost their memory since the capture, once each."""
         self._clock += 1
         known = self._graphs[graph]
+        before = known.replayed_at[-1] if known.replayed_at else known.captured_at
+        known.num_after_eager += self._eager_at > before
         known.replayed_at.append(self._clock)
-        known.num_after_eager += self._had_eager_step
-        self._had_eager_step = False
         losses = []
         for address, (block, kernel) in known.blocks.items():
             now = self.owner_of(address)
@@ -120,6 +122,16 @@ class PointerWatch:
             )
         self.losses += losses
         return tuple(losses)
+
+    def forget_unused(self, graph: str) -> None:
+        """A graph is gone: one that was never replayed counts no more."""
+        if not self._graphs[graph].replayed_at:
+            self.drop(graph)
+
+    def drop(self, graph: str) -> None:
+        """Takes a graph and its losses out of the record."""
+        del self._graphs[graph]
+        self.losses = [loss for loss in self.losses if loss.graph != graph]
 
     @property
     def graphs(self) -> tuple[CapturedGraph, ...]:

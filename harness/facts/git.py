@@ -10,10 +10,10 @@ from pathlib import Path
 from harness.facts.git_command import GitCommand
 from harness.facts.git_diff import LINK_MODE, parse_diff
 from harness.facts.git_export import TreeEntry, export_files, parse_tree
-from harness.facts.path_text import unescape_path
 from harness.model.change import EMPTY_TREE, Change, ChangedFile
 from harness.model.errors import ConfigurationError
 from harness.model.globs import glob_problem, matching_glob
+from harness.model.path_text import unescape_path
 
 EMPTY_BASE = "empty"
 """The base that judges a head as wholly new."""
@@ -128,6 +128,10 @@ class Repository:
         entries = self._tree(commit, unescape_path(path))
         regular = [entry for entry in entries if entry.is_regular and entry.path == path]
         return self._blobs([regular[0].object_id])[regular[0].object_id] if regular else None
+
+    def paths(self, commit: str) -> tuple[str, ...]:
+        """The path of every entry of a commit, escaped; of the empty tree, none."""
+        return () if commit == EMPTY_TREE else tuple(entry.path for entry in self._tree(commit))
 
     def contents(self, commit: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
         """The bytes of every regular file of a commit whose path is wanted; of the empty tree, nothing."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from harness.facts.path_text import escape_path
 from harness.model.change import ChangedFile, FileStatus
 from harness.model.errors import EvidenceError
+from harness.model.path_text import escape_path
 
 LINK_MODE = "120000"
 SUBMODULE_MODE = "160000"

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.facts.git_diff import LINK_MODE, SUBMODULE_MODE
-from harness.facts.path_text import escape_path, unescape_path
 from harness.model.errors import ConfigurationError
+from harness.model.path_text import escape_path, unescape_path
 from harness.model.paths import is_plain, link_destination
 
 

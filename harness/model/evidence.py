@@ -305,6 +305,10 @@ class DefaultOffEvidence(EvidenceRecord):
     commit: str
     has_model: bool
     """Whether the commit holds the modules of the manifest's baseline code, and so can serve the subject's model."""
+    imported: tuple[ImportedFile, ...]
+    """What the process imported of the subject."""
+    files: dict[str, str]
+    """What the commit holds below the import roots: path to sha256."""
     snapshots: tuple[EngineSnapshot, ...]
 
 
@@ -313,8 +317,13 @@ class CapturedPointersEvidence(EvidenceRecord):
 
     kind: Literal["captured_pointers"] = "captured_pointers"
     arm: Arm
+    process: ArmEvidence
+    """How the process was started and ended, and what it imported."""
     graphs: tuple[CapturedGraph, ...]
     losses: tuple[OwnershipLoss, ...]
+    planted_loss_seen: bool
+    """Whether a graph of the harness's own, whose memory it freed before a replay, was told as a loss: of others none
+    may then have been missed for want of events."""
 
 
 class SurfaceEvidence(EvidenceRecord):

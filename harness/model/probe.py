@@ -22,8 +22,8 @@ class ProbeRequest(Record):
     """Tokenised by the served model; UTF-8 bytes where the model has no tokenizer."""
     num_tokens: int | None = Field(ge=1, default=None)
     """Tokens of the text that are kept; None keeps all."""
-    short_of_block: int | None = Field(ge=1, default=None)
-    """Instead of `num_tokens`: this many tokens short of the end of one of the first cache blocks."""
+    short_of_block: int | None = Field(ge=-1, default=None)
+    """Instead of `num_tokens`: this many tokens short of the end of one of the first cache blocks; -1 is one beyond."""
     max_tokens: int = Field(ge=1)
     drafts: tuple[tuple[int, int], ...] = ()
     """(length, right ones) of each draft, over and over; the right tokens are those that the request samples in a run
@@ -68,6 +68,8 @@ class ProbeEngine(Record):
     """Whether its cache is compared before and after each step."""
     watches_buffers: bool = False
     """Whether every other tensor of the process is compared, too."""
+    watches_graphs: bool = False
+    """Whether captured CUDA graphs and the memory that they point at are followed."""
     takes_snapshot: bool = False
     """Whether the process around it is described at the end."""
     may_refuse: bool = False
@@ -190,6 +192,9 @@ class HandoverStep(Record):
     """Cache rows of the tokens before."""
     num_bytes_beyond: dict[str, int]
     """By cache layer: bytes that the arm's step wrote in its own blocks and the twin's did not."""
+    num_bytes_between: dict[str, int]
+    """By cache layer or block: bytes that changed on the arm since the forward call before, in pages that did not on
+    the twin."""
     other_token: str = ""
     """The first request whose sampled token differs; empty when all agree."""
     top_gap: float | None = None
@@ -219,6 +224,13 @@ class EngineSnapshot(Record):
     kv_cache: dict[str, str]
     """Number of blocks, and each layer's specification."""
     torch_settings: dict[str, str]
+    interpreter: dict[str, str]
+    """Threads by name with their number, handlers, limits and settings of the process."""
+    replaced: dict[str, str]
+    """Functions and classes that the engine's modules hold and that come from elsewhere: holder to file. The tracer's
+    own are among them."""
+    registries: dict[str, str]
+    """Entries of vLLM's registries of classes: registry and key to the class."""
     environment: dict[str, str]
     """Digests of the environment variables, by name."""
     graph_kernels: dict[str, int]
@@ -243,11 +255,17 @@ class CapturedGraph(Record):
     """One captured graph and its pointers."""
 
     name: str
-    num_kernels: int
-    num_addresses: int
+    num_kernels: int = Field(ge=0)
+    num_addresses: int = Field(ge=0)
     """Distinct words of its parameters that lay in memory of the allocator at capture."""
-    num_replays: int
-    num_replays_after_largest: int
+    num_replays: int = Field(ge=0)
+    num_replays_after_largest: int = Field(ge=0)
     """Of them, after the largest capture of the run."""
-    num_replays_after_eager: int
-    """Of them, with an eager step since the replay before."""
+    num_replays_after_eager: int = Field(ge=0)
+    """Of them, with an eager step since its replay before, or since its capture."""
+
+    @model_validator(mode="after")
+    def _counts_are_parts(self) -> Self:
+        if max(self.num_replays_after_largest, self.num_replays_after_eager) > self.num_replays:
+            raise ValueError(f"{self.name}: more replays of a kind than replays")
+        return self

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bundles.files import digest_file, list_files
 from bundles.json_text import render_pretty_json
-from bundles.layout import MANIFEST_JSON, REPORT, SHA256SUMS, FileDigest, content_digest, render_sha256sums
+from bundles.layout import DERIVED, MANIFEST_JSON, SHA256SUMS, FileDigest, content_digest, render_sha256sums
 
 
 def copy_of(folder: Path, place: Path) -> Path:
@@ -27,7 +27,7 @@ def rehash(folder: Path) -> None:
     digests: dict[str, FileDigest] = {path: digest_file(file, path) for path, file in files.items()}
     manifest = json.loads((folder / MANIFEST_JSON).read_bytes())
     manifest["files"] = {path: digest.model_dump() for path, digest in digests.items()}
-    manifest["content_sha256"] = content_digest({p: d for p, d in digests.items() if p != REPORT})
+    manifest["content_sha256"] = content_digest({p: d for p, d in digests.items() if p not in DERIVED})
     (folder / MANIFEST_JSON).write_bytes(render_pretty_json(manifest))
     sums = {path: digest.sha256 for path, digest in digests.items()}
     sums[MANIFEST_JSON] = digest_file(folder / MANIFEST_JSON, MANIFEST_JSON).sha256

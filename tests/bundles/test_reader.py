@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from bundles.contents import parse_evidence
 from bundles.error import BundleError
 from bundles.files import digest_file, list_files
-from bundles.json_text import render_evidence_json
+from bundles.json_text import render_both_forms, render_evidence_json
 from bundles.layout import evidence_path
 from bundles.reader import read_bundle, read_partial
 from bundles.writer import EvidenceStore
@@ -145,7 +146,8 @@ def test_a_file_with_a_name_that_hides_is_refused(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "slug"),
     [
-        ('"schema_version": 1', '"schema_version": 2', "evidence-unknown-version"),
+        ('"schema_version": 1', '"schema_version": 2', "evidence-newer-version"),
+        ('"schema_version": 1', '"schema_version": 0', "evidence-unknown-version"),
         ('"schema_version": 1', '"schema_version": true', "evidence-unknown-version"),
         ('"seed": 7', '"seed": 8', "evidence-id-mismatch"),
         ('"seed": 7', '"seed": 1e999', "evidence-wrong-type"),
@@ -163,6 +165,25 @@ def test_evidence_that_is_not_what_it_says_is_refused_even_when_the_digests_hold
     edit(folder, path, old, new)
     rehash(folder)
     assert slug_of(folder) == slug
+
+
+def older_gap() -> tuple[bytes, str]:
+    """A record as a version wrote it that did not know `details` yet, and its path."""
+    record = GapEvidence(tier=Tier.GPU, recorded_at="2026", what="tier gpu", broke=False, reason="none")
+    value = {name: field for name, field in record.model_dump(mode="json").items() if name != "details"}
+    data, canonical = render_both_forms(value)
+    return data, evidence_path(0, f"gap-{hashlib.sha256(canonical).hexdigest()[:16]}")
+
+
+def test_a_record_of_an_older_version_keeps_the_name_that_it_was_given() -> None:
+    data, path = older_gap()
+    assert f"-{parse_evidence(data, path).record.id}.json" in path
+
+
+def test_a_record_of_an_older_version_can_be_taken_over_into_a_new_bundle(tmp_path: Path) -> None:
+    record = parse_evidence(*older_gap()).record.model_copy()
+    store = EvidenceStore(tmp_path / "b")
+    assert store.add(record) == record.id != parse_evidence(*older_gap()).record.id
 
 
 def test_a_record_under_the_name_of_another_is_refused(folder: Path) -> None:

@@ -55,22 +55,6 @@ def test_an_untouched_bundle_is_intact_and_judged_the_same(folder: Path) -> None
     assert result.num_evidence == len(evidence_to_reject())
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_one_changed_byte_in_any_file_is_found(original: Path, data: st.DataObject) -> None:
-    files = list_files(original)
-    path = data.draw(st.sampled_from(sorted(files)))
-    content = files[path].read_bytes()
-    at = data.draw(st.integers(0, len(content) - 1))
-    changed = bytearray(content)
-    changed[at] ^= data.draw(st.integers(1, 255))
-    try:
-        files[path].write_bytes(changed)
-        assert not verify(original).intact
-    finally:
-        files[path].write_bytes(content)
-
-
 def test_one_changed_byte_is_found_at_the_ends_and_middle_of_every_file(folder: Path) -> None:
     for path, file in list_files(folder).items():
         content = file.read_bytes()
@@ -132,7 +116,7 @@ def test_a_report_edited_by_hand_is_shown_where_it_differs(folder: Path) -> None
 
 def test_evidence_that_says_the_same_in_other_bytes_is_found(folder: Path) -> None:
     path = first_evidence(folder, "suite")
-    edit(folder, path, '"seed": 7', '"seed": "7"')
+    edit(folder, path, '"seed": 7', '"seed":  7')
     rehash(folder)
     wheres = {d.where for d in verify(folder).differences if d.slug == "file-not-canonical"}
     assert wheres == {path}

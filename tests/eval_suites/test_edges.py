@@ -86,8 +86,9 @@ def test_decodes_are_interrupted_by_a_prompt_an_abort_and_a_preemption(suffix: s
 
 
 def test_the_same_prompt_comes_twice_for_the_prefix_cache() -> None:
-    first, second = (event.add[0] for event in named(all_scenarios(scope()), "prefix_hit"))
+    first, second, third = (event.add[0] for event in named(all_scenarios(scope()), "prefix_hit"))
     assert (first.text, first.num_tokens) == (second.text, second.num_tokens)
+    assert (third.text, third.short_of_block) == (first.text, -1)
 
 
 def test_the_same_seed_gives_the_same_scenarios() -> None:

@@ -93,6 +93,8 @@ def test_help_imports_click_the_standard_library_and_little_of_ours() -> None:
             "harness.audit.command",
             "harness.kernels",
             "harness.kernels.command",
+            "harness.github",
+            "harness.github.command",
         ),
         *("harness.model", "harness.model.errors", "harness.model.words"),
     }

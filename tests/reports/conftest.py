@@ -1,4 +1,4 @@
-"""Each example bundle is written once a module."""
+"""Each example bundle is written once a process; no test changes one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.reports.pages import NAMES, write_example
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Folder of each example bundle by name."""
     root = tmp_path_factory.mktemp("examples")

@@ -9,7 +9,7 @@ from bundles.reader import read_bundle
 from harness.model.finding import Location
 from harness.model.words import Outcome
 from reports.findings import FindingView
-from reports.shown import Shown
+from reports.shown import Length, Shown
 from reports.view import ReportView, build_view
 from tests.bundles.examples import CHECK_HELP
 
@@ -40,6 +40,7 @@ def with_findings(
             measurements=(),
             items=(),
             details=(),
+            num_details=Length(value=0, ref="judgement.json#/findings/0/details"),
         )
         for i in range(1, num + 1)
     )

@@ -49,7 +49,10 @@ from tests.bundles.examples import (
     write_bundle,
 )
 from tests.harness.checks.eval_builder import EvalWorld, build_evals
+from tests.harness.checks.evidence_builder import CHANGE as DRILL_CHANGE
 from tests.harness.checks.evidence_builder import context_of
+from tests.reports.drill_example import MANIFEST_TEXT as DRILL_MANIFEST
+from tests.reports.drill_example import store_drills
 
 HOSTILE = (
     "<script>alert('x')</script>",
@@ -62,7 +65,7 @@ HOSTILE = (
     "@everyone #1 [x](https://evil.example) `code` **bold** | pipe\n# heading\n- item",
     "日本語の件名 – ünïcode 🎉",
 )
-NAMES = ("admit", "undecided", "reject", "error", "hostile", "silent", "evaluations")
+NAMES = ("admit", "undecided", "reject", "error", "hostile", "silent", "evaluations", "drills")
 
 
 def hostile(index: int) -> str:
@@ -85,6 +88,9 @@ def write_example(folder: Path, name: str) -> None:
         write_silent(folder)
     elif name == "evaluations":
         write_evaluations(folder)
+    elif name == "drills":
+        summaries, findings = store_drills(folder)
+        _seal(folder, DRILL_MANIFEST, DRILL_CHANGE, summaries, findings)
     else:
         evidence = {
             "undecided": evidence_undecided,

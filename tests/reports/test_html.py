@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from harness.model.words import Outcome
 from reports.html import NUM_ASKS_AT_TOP, NUM_LIMITS_AT_TOP, render_html
 from reports.view import build_view
 from tests.bundles.examples import CHECK_HELP
+from tests.reports.flood import flooded
 from tests.reports.large import NUM_CHECKS, write_large
 from tests.reports.pages import NAMES, parse_page, read_example
 
@@ -133,6 +136,32 @@ def test_what_is_open_is_not_folded_and_what_passes_is_folded_with_its_count(
     assert next(e.text for e in card.walk() if e.tag == "summary") == "1 finding lets it through"
 
 
+def test_a_title_that_says_admit_is_a_quotation_behind_the_verdict(examples: dict[str, Path]) -> None:
+    bundle = read_example(examples["undecided"])
+    change = bundle.manifest.change.model_copy(update={"title": "✓ Admit: all checks pass"})
+    manifest = bundle.manifest.model_copy(update={"change": change})
+    page = parse_page(render_html(build_view(replace(bundle, manifest=manifest), {})))
+    (heading,) = [e for e in page.walk() if e.tag == "h1"]
+    assert heading.text == "Undecided “✓ Admit: all checks pass”"
+    assert [e.text for e in page.walk() if e.attributes.get("class") == "verdict"] == ["Undecided"]
+
+
+def test_what_is_shown_names_claims_that_pass_and_no_others(examples: dict[str, Path]) -> None:
+    page = parse_page(html_of(examples["undecided"]))
+    (held,) = [e for e in page.walk() if e.attributes.get("aria-labelledby") == "held"]
+    named = {
+        e.attributes["data-ref"] for e in held.walk() if e.attributes.get("href", "").startswith("#check-")
+    }
+    cards = build_view(read_example(examples["undecided"]), {}).checks
+    assert named == {c.id.ref for c in cards if c.required and c.outcome is Outcome.PASS}
+
+
+def test_where_nothing_holds_the_first_screen_says_nothing_yet(examples: dict[str, Path]) -> None:
+    page = parse_page(html_of(examples["silent"]))
+    (held,) = [e for e in page.walk() if e.attributes.get("aria-labelledby") == "held"]
+    assert held.text.count("nothing yet.") == 4
+
+
 def test_the_glossary_defines_every_outcome_verdict_and_exit_code(examples: dict[str, Path]) -> None:
     page = parse_page(html_of(examples["admit"]))
     (glossary,) = [e for e in page.walk() if e.attributes.get("aria-labelledby") == "glossary"]
@@ -146,6 +175,31 @@ def test_a_large_bundle_gives_a_page_of_at_most_a_megabyte_and_a_half(tmp_path: 
     html = render_html(build_view(read_example(tmp_path / "b"), {}))
     assert len(html.encode("utf-8")) <= 1_500_000
     assert html.count('<article class="card ') == NUM_CHECKS
+
+
+@pytest.mark.parametrize(
+    ("num_findings", "num_characters", "num_details"), [(1000, 400, 40), (3, 2_000_000, 2), (10, 10, 50_000)]
+)
+def test_a_flood_of_findings_keeps_the_page_small_and_every_finding_on_it(
+    examples: dict[str, Path], num_findings: int, num_characters: int, num_details: int
+) -> None:
+    text = "It broke. " * (num_characters // 10)
+    bundle = flooded(read_example(examples["undecided"]), num_findings, text=text, num_details=num_details)
+    html = render_html(build_view(bundle, CHECK_HELP))
+    assert len(html.encode()) <= 1_500_000
+    assert html.count('<li class="finding fail">') == num_findings
+
+
+def test_a_page_that_would_be_too_large_shows_less_of_the_files_and_as_many_findings(
+    examples: dict[str, Path],
+) -> None:
+    bundle = flooded(read_example(examples["undecided"]), 1500, text="It broke. " * 60)
+    crowded = replace(bundle, evidence=bundle.evidence * 30)
+    html = render_html(build_view(crowded, CHECK_HELP))
+    pages = parse_page(html).walk()
+    excerpts = [e.text for e in pages if e.attributes.get("data-excerpt-of", "").startswith("evidence/")]
+    assert {len(text) for text in excerpts} == {100}
+    assert html.count('<li class="finding fail">') == 1500
 
 
 @pytest.mark.parametrize("name", NAMES)

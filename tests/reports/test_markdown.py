@@ -38,8 +38,16 @@ def test_every_table_row_has_as_many_cells_as_its_head(examples: dict[str, Path]
 
 def test_the_verdict_and_what_to_ask_for_come_in_words(examples: dict[str, Path]) -> None:
     text = markdown_of(examples["undecided"])
-    assert text.startswith("## ? Undecided: Kimi K3 specialised decode path\n")
+    assert text.startswith("## ? Undecided: “Kimi K3 specialised decode path”\n")
     assert "- ○ **not run** PERF002: No GPU has run this change" in text
+
+
+def test_what_is_shown_is_said_for_each_principle_even_when_it_is_nothing(examples: dict[str, Path]) -> None:
+    lines = markdown_of(examples["undecided"]).partition("**What is shown**")[2].splitlines()[2:6]
+    assert [line.partition("**:")[0] for line in lines] == [
+        "- **Isolation", "- **Scope", "- **Correctness", "- **Performance",
+    ]  # fmt: skip
+    assert "- **Scope**: nothing yet" in markdown_of(examples["silent"])
 
 
 def test_nothing_of_a_hostile_change_calls_anybody_or_leads_anywhere(examples: dict[str, Path]) -> None:

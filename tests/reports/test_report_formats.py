@@ -28,5 +28,5 @@ def test_the_sarif_form_is_one_document(
 
 
 def test_forms_of_a_judgement_are_not_offered_where_there_is_none() -> None:
-    assert set(REPORT_FORMATS) - set(FORMATS) == {"sarif", "annotations", "summary"}
+    assert set(REPORT_FORMATS) - set(FORMATS) == {"sarif", "annotations", "summary", "junit"}
     assert main(["doctor", "--format", "sarif"]) == ExitCode.USAGE

@@ -60,6 +60,11 @@ def test_an_interval_that_ends_just_inside_its_margin_is_seen_to() -> None:
     assert format_together([1.0123, 1.0196, None, 1.02]) == ("1.0123", "1.0196", None, "1.0200")
 
 
+def test_numbers_that_no_shown_digit_tells_apart_are_not_written_with_all_digits() -> None:
+    ends = (2.260039003477445e-12, 2.2600390039851825e-12, 1e-05)
+    assert format_together(ends) == ("2.26e-12", "2.26e-12", "1.00e-5")
+
+
 def test_a_clipped_text_says_that_it_is_a_part() -> None:
     clipped = clip(Shown(text="a" * 50, ref="x#/y"), 10)
     assert (clipped.text, clipped.is_part) == ("aaaaaaaaa…", True)

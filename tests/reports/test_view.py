@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bundles.contents import Bundle
 from bundles.reader import read_bundle
-from harness.model.evidence import EnvironmentEvidence
+from harness.model.evidence import EnvironmentEvidence, EvidenceRecord
+from harness.model.finding import Measurement
 from harness.model.words import Outcome, Tier
+from reports.findings import DETAIL_CHARACTERS, FEWEST_CHARACTERS
+from reports.record_facts import FACTS
 from reports.shown import plain
 from reports.view import ReportView, build_view
 from tests.bundles.examples import (
@@ -20,6 +23,7 @@ from tests.bundles.examples import (
     timing,
     write_bundle,
 )
+from tests.reports.flood import flooded
 from tests.reports.pages import NAMES
 
 
@@ -70,6 +74,15 @@ def test_a_tier_in_which_everything_broke_is_not_said_to_have_run(examples: dict
 def test_a_miniature_is_never_shown_as_the_full_model(examples: dict[str, Path]) -> None:
     for name in ("admit", "undecided", "reject"):
         assert "miniature" in limits_of(view_of(examples[name]))["The full model"]
+
+
+def test_what_no_number_is_about_is_said_to_be_missing(examples: dict[str, Path]) -> None:
+    assert "Throughput under load and time to first token" in limits_of(view_of(examples["admit"]))
+    bundle = read_bundle(examples["admit"])
+    measured = Measurement(name="output throughput, batch 8", unit="tokens/s", estimate=1.0, n=1)
+    findings = tuple(f.model_copy(update={"measurements": (measured,)}) for f in bundle.judgement.findings)
+    judgement = bundle.judgement.model_copy(update={"findings": findings})
+    assert "Time to first token" in limits_of(build_view(replace(bundle, judgement=judgement), {}))
 
 
 def test_only_the_hardware_that_was_measured_on_is_claimed(examples: dict[str, Path]) -> None:
@@ -145,22 +158,31 @@ def test_a_check_without_help_is_shown_with_its_title_alone(examples: dict[str, 
     assert all(card.title.text for card in cards)
 
 
+@pytest.mark.parametrize(("num_findings", "room"), [(1, DETAIL_CHARACTERS), (1000, FEWEST_CHARACTERS)])
+def test_findings_share_the_room_for_details_and_say_how_many_there_are(
+    examples: dict[str, Path], num_findings: int, room: int
+) -> None:
+    bundle = flooded(read_bundle(examples["undecided"]), num_findings, text="It broke. " * 9, num_details=500)
+    finding = build_view(bundle, {}).checks[0].open[-1]
+    assert room / 2 < sum(len(line.text) for line in finding.details) <= room
+    assert finding.num_details.text == "500"
+
+
+def test_every_kind_of_record_says_what_it_is() -> None:
+    kinds = EvidenceRecord.__subclasses__()
+    assert set(FACTS) == set(kinds)
+    assert all(key in kind.model_fields for kind, keys in FACTS.items() for key in keys)
+
+
 def test_the_command_of_each_record_can_be_copied(examples: dict[str, Path]) -> None:
     commands = [e.command.text for e in view_of(examples["admit"]).evidence if e.command]
     assert "fasttrack reproduce greedy --arm candidate" in commands
 
 
-def test_excerpts_shrink_so_that_many_records_do_not_make_a_large_page(tmp_path: Path) -> None:
-    extra = [
-        environment().model_copy(update={"recorded_at": f"2026-11-02T11:{i // 60:02}:{i % 60:02}Z"})
-        for i in range(1500)
+def test_excerpts_shrink_so_that_many_records_do_not_make_a_large_page(examples: dict[str, Path]) -> None:
+    bundle = read_bundle(examples["admit"])
+    lengths = [
+        len(e.excerpt.text) for e in build_view(replace(bundle, evidence=bundle.evidence * 200), {}).evidence
     ]
-    bundle = large_bundle(tmp_path / "b", extra)
-    lengths = [len(entry.excerpt.text) for entry in build_view(bundle, {}).evidence]
     assert sum(lengths) <= 300_000
     assert min(lengths) > 100
-
-
-def large_bundle(folder: Path, extra: list[EnvironmentEvidence]) -> Bundle:
-    write_bundle(folder, (*evidence_to_admit(), *extra), plain_report)
-    return read_bundle(folder)

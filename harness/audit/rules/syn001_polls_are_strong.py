@@ -48,11 +48,15 @@ class PollsAreStrong:
         uses = [
             u for (place, _), u in boxes.readiness.untested.items() if place == index and not u.is_partial
         ]
-        if uses:
-            shown = [u for u in uses if u.untested is Untested.SHOWN]
-            return self._untested(model, boxes, touch, (shown or uses)[0])
         is_used = any(place == index for place, _ in boxes.readiness.used)
-        return self._poll(model, boxes, touch) if polled or is_used else None
+        weak = self._poll(model, boxes, touch) if polled or is_used else None
+        if not uses:
+            return weak
+        shown = [u for u in uses if u.untested is Untested.SHOWN]
+        # A poll that is too weak is so whether or not what it brought was tested.
+        return (
+            weak if weak and polled and not shown else self._untested(model, boxes, touch, (shown or uses)[0])
+        )
 
     def _poll(self, model: Model, boxes: Mailboxes, touch: Touch) -> AuditResult | None:
         access, line = touch.access, touch.instruction.line

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from harness.checks.joins.missing import arm_need, missing_ruling
-from harness.checks.joins.ruling import Ruling, finding_of
+from harness.checks.joins.ruling import Ruling, combine_rulings, finding_of
 from harness.model.check import BaseCheck, CheckContext
-from harness.model.evidence import CoverageEvidence, CoverageFile, SubjectEvidence
+from harness.model.evidence import CoverageEvidence, CoverageFile, SubjectEvidence, SuiteEvidence
 from harness.model.finding import Finding, Location, Measurement
 from harness.model.globs import matching_glob
 from harness.model.words import Arm, Outcome, Principle, Tier
@@ -57,7 +57,12 @@ class UnexecutedLines(BaseCheck):
         measured = merge_files(f for record in records for f in record.files)
         never = [p for p in wanted if p not in measured or not _ran(measured[p])]
         present = [measured[p] for p in wanted if p in measured]
-        ruling = decide_lines(present, context.policy.min_executed_line_share)
+        suites = {
+            r.suite for r in context.evidence.of(SuiteEvidence, tier=self.tier) if r.arm is Arm.CANDIDATE
+        }
+        share = context.policy.min_executed_line_share
+        rulings = [decide_lines(present, share), *decide_suites(present, suites, share)]
+        ruling = combine_rulings(rulings)
         findings.append(finding_of(self, subject, ruling, evidence))
         findings += [
             self.finding(
@@ -128,6 +133,40 @@ def decide_lines(files: Sequence[CoverageFile], min_share: float) -> Ruling:
         measurements=(measurement,),
         details=missed,
     )
+
+
+def decide_suites(files: Sequence[CoverageFile], suites: Collection[str], min_share: float) -> list[Ruling]:
+    """Whether each suite ran most of the lines that any of them ran; nothing when there are fewer than two.
+
+    A path that is left for other code on the way, behind the functions that the ledger counts, runs fewer lines from
+    there on.
+    """
+    ran = {
+        suite: {
+            (f.path, n) for f in files for n in set(f.executed_lines.get(suite, ())) & set(f.executable_lines)
+        }
+        for suite in suites
+    }
+    lines = {suite: found for suite, found in ran.items() if found}
+    union = set().union(*lines.values())
+    if len(lines) < 2:
+        return []
+    shares = {suite: len(found) / len(union) for suite, found in lines.items()}
+    least = min(shares, key=lambda suite: shares[suite])
+    few = {suite: share for suite, share in sorted(shares.items()) if share < min_share}
+    if few:
+        text = f"{len(few)} of {len(lines)} suites ran less than {min_share:.0%} of the lines that all of them ran, "
+        text += "so other code may have served their tokens."
+        return [
+            Ruling(
+                outcome=Outcome.INCONCLUSIVE,
+                message=text,
+                advice="Show with requests of these suites which code serves them.",
+                details=tuple(f"{suite}: {share:.1%} of {len(union)} lines" for suite, share in few.items()),
+            )
+        ]
+    text = f"Each of {len(lines)} suites ran at least {shares[least]:.0%} of what any of them ran."
+    return [Ruling(outcome=Outcome.PASS, message=text)]
 
 
 def _ran(file: CoverageFile, *, with_start: bool = True) -> set[int]:

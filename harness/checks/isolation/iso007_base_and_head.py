@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
+from harness.checks.joins.arm_proof import is_committed
 from harness.checks.joins.missing import missing_ruling
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.model.check import BaseCheck, CheckContext
@@ -29,7 +31,7 @@ class BaseAndHead(BaseCheck):
     tier = Tier.CPU
     how = (
         "Serves the subject's model and an unrelated one from both commits with the switch unset; answers, loaded "
-        "modules, cache blocks, registered operators and settings must be the same."
+        "modules, cache blocks, registered operators, the engine's functions and settings must be the same."
     )
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
@@ -52,6 +54,16 @@ class BaseAndHead(BaseCheck):
                 message="The engines with the switch unset were not those of the merge base and the head.",
             )
             return [finding_of(self, "default off", ruling, evidence)]
+        strangers = tuple(
+            f"{record.side}: {file.module} ({file.path})"
+            for record in (base, head)
+            for file in record.imported
+            if not is_committed(file, record.files)
+        )
+        if strangers:
+            text = f"{len(strangers)} files that the engines imported are not those of their commits."
+            ruling = Ruling(outcome=Outcome.ERROR, message=text, details=strangers)
+            return [finding_of(self, "default off", ruling, evidence)]
         findings = self._of_model(context, base, head, "bystander", "another model", evidence)
         if base.has_model:
             return findings + self._of_model(context, base, head, "subject", "the subject's model", evidence)
@@ -73,8 +85,12 @@ class BaseAndHead(BaseCheck):
         if pair[0] is None or pair[1] is None:
             text = f"No engine of {'the base' if pair[0] is None else 'the head'} served {what}."
             return [finding_of(self, what, Ruling(outcome=Outcome.ERROR, message=text), evidence)]
-        rulings = decide_snapshots(pair[0], pair[1], context.manifest)
+        rulings = self.decide(pair[0], pair[1], context.manifest)
         return [finding_of(self, f"{aspect}, {what}", ruling, evidence) for aspect, ruling in rulings.items()]
+
+    def decide(self, base: EngineSnapshot, head: EngineSnapshot, manifest: Manifest) -> dict[str, Ruling]:
+        """A ruling for each aspect."""
+        return decide_snapshots(base, head, manifest)
 
 
 def decide_snapshots(base: EngineSnapshot, head: EngineSnapshot, manifest: Manifest) -> dict[str, Ruling]:
@@ -88,10 +104,14 @@ def decide_snapshots(base: EngineSnapshot, head: EngineSnapshot, manifest: Manif
         "cache blocks": _decide_tables("properties of the cache", base.kv_cache, head.kv_cache),
         "process settings": _decide_tables(
             "settings",
-            base.torch_settings | base.environment,
-            head.torch_settings | head.environment,
-            shown=base.torch_settings,
+            base.torch_settings | base.interpreter | base.environment,
+            head.torch_settings | head.interpreter | head.environment,
+            shown=base.interpreter and base.torch_settings,
         ),
+        "engine functions": _decide_tables(
+            "functions of others in the engine's modules", base.replaced, head.replaced
+        ),
+        "registries": _decide_registries(base.registries, head.registries, manifest),
         "captured graphs": _decide_graphs(base, head),
     }
 
@@ -172,6 +192,15 @@ def _decide_tables(
             details=lines,
         )
     return Ruling(outcome=Outcome.PASS, message=f"All {len(base)} {what} are the same.")
+
+
+def _decide_registries(base: Mapping[str, str], head: Mapping[str, str], manifest: Manifest) -> Ruling:
+    """The head may add entries for classes of its own packages; what the base has must stay as it is."""
+    roots = manifest.paths.import_roots
+    own = {key for key in head.keys() - base.keys() if _is_below(head[key].partition(":")[0], roots)}
+    rest = {key: value for key, value in head.items() if key not in own}
+    ruling = _decide_tables("entries of the engine's registries", base, rest)
+    return replace(ruling, details=(*ruling.details, *(f"added: {key}: {head[key]}" for key in sorted(own))))
 
 
 def _differences(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from harness.model.evidence import HandoverEvidence, ProbeEvidence
 from harness.model.finding import Finding
 from harness.model.ledger import CodeTargets, Path, path_of
 from harness.model.manifest import StateSection
-from harness.model.probe import Place, ProbeStep, Write
+from harness.model.probe import HandoverStep, Place, ProbeStep, Write
 from harness.model.words import Outcome, Principle, Tier
 
 FOREIGN = (Place.OTHER_SLOT, Place.OTHER_REQUEST, Place.FREE_SLOT)
@@ -33,7 +33,7 @@ class DeclaredWrites(BaseCheck):
     )
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
-        """Findings for foreign slots, undeclared layers, rows beyond the step's tokens, and other memory."""
+        """Findings for foreign slots, undeclared layers, other memory, rows beyond the step's tokens, other times."""
         subject = "specialised steps"
         probe = find_probe(context, self.tier)
         if isinstance(probe, Ruling):
@@ -47,18 +47,26 @@ class DeclaredWrites(BaseCheck):
             )
             return [finding_of(self, subject, ruling, [probe.id])]
         steps = specialised_steps(probe, context.manifest.dispatch.targets)
+        silent = silent_steps(steps)
         dead = decide_observed(steps)
         if dead is not None:
             return [finding_of(self, subject, dead, [probe.id])]
         handover = find_handover(context, self.tier)
+        steps = tuple(s for s in steps if s.writes)
         rulings = {
             "slots": (decide_slots(steps), probe.id),
             "declared layers": (decide_layers(steps, state), probe.id),
             "memory outside the cache": (decide_buffers(steps, state), probe.id),
-            "rows of its own tokens": (
-                (handover, "") if isinstance(handover, Ruling) else (decide_rows(handover), handover.id)
-            ),
         }
+        for name, decide in (
+            ("rows of its own tokens", decide_rows),
+            ("between forward calls", decide_between),
+        ):
+            rulings[name] = (
+                (handover, "") if isinstance(handover, Ruling) else (decide(handover, steps), handover.id)
+            )
+        if silent:
+            rulings["steps without a write"] = (decide_silent(silent), probe.id)
         return [
             finding_of(self, name, ruling, [evidence] if evidence else [])
             for name, (ruling, evidence) in rulings.items()
@@ -85,6 +93,23 @@ def decide_observed(steps: Sequence[ProbeStep]) -> Ruling | None:
             "so what it wrote elsewhere would not be seen either.",
         )
     return None
+
+
+def silent_steps(steps: Sequence[ProbeStep]) -> tuple[ProbeStep, ...]:
+    """Steps without any write, on engines on which others have some; an engine without any is not watched."""
+    watched = {s.engine for s in steps if s.writes}
+    return tuple(s for s in steps if not s.writes and s.engine in watched)
+
+
+def decide_silent(silent: Sequence[ProbeStep]) -> Ruling:
+    """A step that writes nothing was not seen: each token leaves a state and a cache row."""
+    return Ruling(
+        outcome=Outcome.INCONCLUSIVE,
+        message=f"{len(silent)} specialised steps were not seen to write anything, so what they wrote elsewhere would "
+        "not be seen either.",
+        advice="Write what the step is given in the step, or declare the function that does as specialised code.",
+        details=tuple(f"{s.engine}, {s.scenario}, step {s.position}" for s in silent),
+    )
 
 
 def decide_slots(steps: Sequence[ProbeStep]) -> Ruling:
@@ -127,29 +152,67 @@ def decide_buffers(steps: Sequence[ProbeStep], state: StateSection) -> Ruling:
     )
 
 
-def decide_rows(handover: HandoverEvidence) -> Ruling:
-    """In its own cache blocks a step writes no byte that the baseline's step does not write."""
-    seen = [s for s in handover.steps if s.same_work]
-    if not seen:
-        return Ruling(
-            outcome=Outcome.INCONCLUSIVE,
-            message="No step of the twin computed the same as the candidate's, so the rows cannot be compared.",
-        )
+def decide_rows(handover: HandoverEvidence, steps: Sequence[ProbeStep]) -> Ruling:
+    """In its own cache blocks a specialised step writes no byte that the baseline's step does not write."""
+    keys = {_key(step) for step in steps}
+    seen = [s for s in handover.steps if s.same_work and _key(s) in keys]
     beyond = [s for s in seen if s.num_bytes_beyond]
     details = tuple(
         f"{s.engine}, {s.scenario}, step {s.position}: {size} bytes of {layer}"
         for s in beyond
         for layer, size in s.num_bytes_beyond.items()
     )
-    return Ruling(
-        outcome=Outcome.FAIL if beyond else Outcome.PASS,
-        message=f"{len(beyond)} of {len(seen)} steps wrote bytes of their own cache blocks that the baseline's step "
-        "does not write."
-        if beyond
-        else f"In {len(seen)} steps no byte of a cache block was written that the baseline's step does not write.",
-        advice="Write the rows of the step's own tokens and nothing behind them." if beyond else "",
-        details=details,
+    if beyond:
+        return Ruling(
+            outcome=Outcome.FAIL,
+            message=f"{len(beyond)} of {len(seen)} specialised steps wrote bytes of their own cache blocks that the "
+            "baseline's step does not write.",
+            advice="Write the rows of the step's own tokens and nothing behind them.",
+            details=details,
+        )
+    return _not_compared(seen, steps) or Ruling(
+        outcome=Outcome.PASS,
+        message=f"{len(seen)} of {len(steps)} specialised steps were computed by the twin, too: they wrote no byte of "
+        "a cache block that the baseline's step does not write.",
     )
+
+
+def decide_between(handover: HandoverEvidence, steps: Sequence[ProbeStep]) -> Ruling:
+    """Between its forward calls the candidate's cache changes only in pages in which the twin's does."""
+    seen = [s for s in handover.steps if s.same_work]
+    late = [s for s in seen if s.num_bytes_between]
+    if late:
+        return Ruling(
+            outcome=Outcome.FAIL,
+            message=f"Before {len(late)} of {len(seen)} steps, but after the step before, cache pages had changed that "
+            "the engine leaves alone with the switch unset.",
+            advice="Write inside the step's forward call.",
+            details=tuple(
+                f"before {s.engine}, {s.scenario}, step {s.position}: {size} bytes of {buffer}"
+                for s in late
+                for buffer, size in s.num_bytes_between.items()
+            ),
+        )
+    return _not_compared(seen, steps) or Ruling(
+        outcome=Outcome.PASS,
+        message=f"Between {len(seen)} steps the cache changed only where it does with the switch unset.",
+    )
+
+
+def _not_compared(seen: Sequence[HandoverStep], steps: Sequence[ProbeStep]) -> Ruling | None:
+    """The ruling when an engine that took specialised steps has none that was compared."""
+    engines = sorted({s.engine for s in steps} - {s.engine for s in seen})
+    if not engines:
+        return None
+    return Ruling(
+        outcome=Outcome.INCONCLUSIVE,
+        message=f"No step of the twin computed the same as the candidate's on: {', '.join(engines)}.",
+        advice="Run the tier again; both must run every script.",
+    )
+
+
+def _key(step: ProbeStep | HandoverStep) -> tuple[str, str, int]:
+    return step.engine, step.scenario, step.position
 
 
 def _decide(

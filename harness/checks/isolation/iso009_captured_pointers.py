@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.checks.joins.missing import missing_ruling
+from harness.checks.joins.probes import GRAPHS, find_graphs
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import CapturedPointersEvidence
 from harness.model.finding import Finding
-from harness.model.words import Arm, Outcome, Principle, Tier
-
-GRAPHS = "captured graphs"
-"""How gaps name this evidence."""
+from harness.model.probe import CapturedGraph
+from harness.model.words import Outcome, Principle, Tier
 
 
 class CapturedPointers(BaseCheck):
@@ -29,15 +27,10 @@ class CapturedPointers(BaseCheck):
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
         """One finding for all graphs of the candidate."""
-        found = [
-            r for r in context.evidence.of(CapturedPointersEvidence, tier=self.tier) if r.arm is Arm.CANDIDATE
-        ]
-        if not found:
-            ruling = missing_ruling(
-                context.evidence, self.tier, "the candidate's captured graphs", f"{GRAPHS} of {Arm.CANDIDATE}"
-            )
-            return [finding_of(self, "captured graphs", ruling)]
-        return [finding_of(self, "captured graphs", decide_pointers(found[-1]), [found[-1].id])]
+        record = find_graphs(context, self.tier)
+        if isinstance(record, Ruling):
+            return [finding_of(self, GRAPHS, record)]
+        return [finding_of(self, GRAPHS, decide_pointers(record), [record.id])]
 
 
 def decide_pointers(record: CapturedPointersEvidence) -> Ruling:
@@ -56,21 +49,29 @@ def decide_pointers(record: CapturedPointersEvidence) -> Ruling:
                 for loss in losses
             ),
         )
-    untried = [g.name for g in graphs if not g.num_replays_after_largest or not g.num_addresses]
-    eager = sum(g.num_replays_after_eager for g in graphs)
-    if not graphs or untried or not eager:
-        what = "no graph was captured" if not graphs else "no replay followed an eager step"
+    untried = [why for g in graphs if (why := _untried(g))]
+    if not graphs or untried or not record.planted_loss_seen:
+        what = "no graph was captured" if not graphs else "the loss that was planted did not show"
         if untried:
-            what = f"{len(untried)} of {len(graphs)} graphs have no address, or no replay after the largest capture"
+            what = f"{len(untried)} of {len(graphs)} graphs were not put to the test"
         return Ruling(
             outcome=Outcome.INCONCLUSIVE,
             message=f"Nothing was lost, and {what}, so a loss might not have shown.",
-            advice="Replay every graph once all are captured, with eager steps in between.",
+            advice="Replay every graph once all are captured, and again after an eager step.",
             details=tuple(untried),
         )
     replays = sum(g.num_replays for g in graphs)
     return Ruling(
         outcome=Outcome.PASS,
         message=f"All {addresses} addresses of {len(graphs)} graphs kept their memory over {replays} replays, "
-        f"{eager} of them after an eager step.",
+        f"{sum(g.num_replays_after_eager for g in graphs)} of them after an eager step.",
     )
+
+
+def _untried(graph: CapturedGraph) -> str:
+    """Why a graph could not have shown a loss; empty when it could."""
+    if not graph.num_addresses:
+        return f"{graph.name}: no address was found in the parameters of its {graph.num_kernels} kernels"
+    if not graph.num_replays_after_largest:
+        return f"{graph.name}: not replayed after the largest capture"
+    return "" if graph.num_replays_after_eager else f"{graph.name}: not replayed after an eager step"

@@ -222,7 +222,7 @@ def _import_problems(context: CheckContext, record: ArmEvidence) -> Iterator[Pro
         text = f"the subject's files were recorded at commit {committed[-1].commit[:12]}, not at the head"
         yield Problem(outcome=Outcome.ERROR, text=text)
     files = committed[-1].files
-    others = tuple(f"{f.module} ({f.path})" for f in record.imported if not _is_committed(f, files))
+    others = tuple(f"{f.module} ({f.path})" for f in record.imported if not is_committed(f, files))
     if others:
         text = (
             f"{len(others)} imported files are not those of the head commit: the evidence concerns other code"
@@ -239,7 +239,7 @@ def _import_problems(context: CheckContext, record: ArmEvidence) -> Iterator[Pro
         yield Problem(outcome=Outcome.ERROR, text=text, details=absent)
 
 
-def _is_committed(imported: ImportedFile, files: dict[str, str]) -> bool:
+def is_committed(imported: ImportedFile, files: dict[str, str]) -> bool:
     """Whether the head holds this file with these bytes, below any folder that holds the import root."""
     root = imported.module.split(".")[0]
     names = (imported.path, f"{root}/{imported.path}")

@@ -8,12 +8,19 @@ from harness.checks.joins.arm_proof import Problem, find_process_problems
 from harness.checks.joins.missing import missing_ruling
 from harness.checks.joins.ruling import Ruling
 from harness.model.check import CheckContext
-from harness.model.evidence import ArmEvidence, HandoverEvidence, ProbeEvidence
+from harness.model.evidence import (
+    ArmEvidence,
+    CapturedPointersEvidence,
+    HandoverEvidence,
+    ProbeEvidence,
+)
 from harness.model.judgement import worst
 from harness.model.words import Arm, Outcome, Tier
 
 PROBE = "probe"
 """How gaps name the scripted runs: "probe of candidate"."""
+GRAPHS = "captured graphs"
+"""How gaps name what was seen of them."""
 
 
 def find_probe(context: CheckContext, tier: Tier) -> ProbeEvidence | Ruling:
@@ -30,6 +37,15 @@ def find_handover(context: CheckContext, tier: Tier) -> HandoverEvidence | Rulin
     if not found:
         return missing_ruling(context.evidence, tier, "the candidate's scripted run beside its twin's", PROBE)
     return _void([found[-1].twin], context) or found[-1]
+
+
+def find_graphs(context: CheckContext, tier: Tier) -> CapturedPointersEvidence | Ruling:
+    """The candidate's captured graphs, or the ruling that there are none that count."""
+    found = [r for r in context.evidence.of(CapturedPointersEvidence, tier=tier) if r.arm is Arm.CANDIDATE]
+    if not found:
+        need = f"{GRAPHS} of {Arm.CANDIDATE}"
+        return missing_ruling(context.evidence, tier, "the candidate's captured graphs", need)
+    return _void([found[-1].process], context) or found[-1]
 
 
 def _void(processes: Iterable[ArmEvidence], context: CheckContext) -> Ruling | None:

@@ -115,7 +115,7 @@ def _by_pair(blocks: Sequence[BlockTiming], arm: Arm) -> dict[int, float]:
 
 
 def find_design_fault(cell: TimingEvidence, policy: Policy) -> Ruling | None:
-    """Too few pairs, pairs without both arms, or an order that does not alternate."""
+    """Too few pairs, pairs without both arms, blocks that are gone, or an order that does not alternate."""
     positions = [block.position for block in cell.blocks]
     if len(set(positions)) < len(positions):
         return _void(Outcome.ERROR, f"{cell.cell}: two blocks claim the same position in time.")
@@ -131,6 +131,9 @@ def find_design_fault(cell: TimingEvidence, policy: Policy) -> Ruling | None:
         return _void(
             Outcome.INCONCLUSIVE, text, "Run the cell again; a pair without its partner compares nothing."
         )
+    if gone := set(range(max(positions, default=-1) + 1)) - set(positions):
+        text = f"{cell.cell}: {len(gone)} of {len(gone) + len(positions)} timed blocks are not in the record."
+        return _void(Outcome.INCONCLUSIVE, text, "Record every block: which ones count is not to be chosen.")
     if len(pairs) < policy.min_timing_blocks:
         text = f"{cell.cell}: {len(pairs)} pairs of blocks, {policy.min_timing_blocks} are needed."
         return _void(

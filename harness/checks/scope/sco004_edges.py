@@ -42,7 +42,10 @@ class ScopeEdges(BaseCheck):
             return [*findings, finding_of(self, "edges", probe)]
         rows = [step.row for step in probe.steps]
         findings.append(finding_of(self, "scripted steps", decide_ways(rows, context.manifest), [probe.id]))
-        findings.append(finding_of(self, "deployments", decide_deployments(probe), [probe.id]))
+        tensor_parallel = context.manifest.scope.tensor_parallel
+        findings.append(
+            finding_of(self, "deployments", decide_deployments(probe, tensor_parallel), [probe.id])
+        )
         ruling = decide_adapters(probe, context.manifest)
         findings.append(finding_of(self, "adapters", ruling, [probe.id]))
         findings += [
@@ -93,8 +96,11 @@ def _reasons(rows: Sequence[LedgerRow]) -> Iterator[str]:
     yield from (f"{count} steps: {reason}" for reason, count in counts.most_common())
 
 
-def decide_deployments(probe: ProbeEvidence) -> Ruling:
-    """No deployment that the scope declares was refused."""
+def decide_deployments(probe: ProbeEvidence, tensor_parallel: Sequence[int] = (1,)) -> Ruling:
+    """No deployment that the scope declares was refused.
+
+    The scripted runs have one rank: what more ranks decide together is not known from them.
+    """
     refused = [r for r in probe.refusals if r.within_scope]
     names = ", ".join(e.name for e in probe.engines)
     if refused:
@@ -103,6 +109,13 @@ def decide_deployments(probe: ProbeEvidence) -> Ruling:
             message=f"{len(refused)} deployments within the declared scope were refused at start.",
             advice="Serve what the scope declares, or declare less.",
             details=tuple(f"{r.engine}: {r.message}" for r in refused),
+        )
+    if probe.engines and (others := sorted(set(tensor_parallel) - {1})):
+        return Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message=f"The engines that were started ({names}) have one rank; the scope also declares tensor parallel "
+            f"{', '.join(map(str, others))}, and nothing shows whether all ranks decide alike.",
+            advice="Start the path on as many ranks as the scope declares, or declare one.",
         )
     return Ruling(
         outcome=Outcome.PASS if probe.engines else Outcome.INCONCLUSIVE,

@@ -14,6 +14,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
+from harness.engine.probe.engine_start import (
+    REFUSALS,
+    inspect_models_here,
+    keep_kernel_overrides,
+    start_engine,
+)
+from harness.engine.probe.graph_watch import GraphWatch
 from harness.engine.probe.scripted_drafts import ScriptedDrafts, undrafted_scenario
 from harness.engine.probe.snapshot import describe_process
 from harness.engine.probe.step_observer import StepObserver
@@ -26,8 +33,6 @@ MAX_BLOCKS = 2
 """Cache blocks of a prompt whose length is told from its last block's end."""
 MAX_STEPS = 5_000
 """Of one scenario: more means that a request never ends."""
-REFUSALS = (ValueError, TypeError, NotImplementedError, RuntimeError, AssertionError)
-"""What an engine raises for a deployment that it does not take."""
 
 
 class Records:
@@ -45,8 +50,16 @@ class Records:
 class EngineProbe:
     """One running engine and its scenarios."""
 
-    def __init__(self, engine: Any, plan: ProbeEngine, records: Records, tracer: Tracer) -> None:
+    def __init__(
+        self,
+        engine: Any,
+        plan: ProbeEngine,
+        records: Records,
+        tracer: Tracer,
+        graphs: GraphWatch | None = None,
+    ) -> None:
         self._engine = engine
+        self._graphs = graphs
         self._plan = plan
         self._records = records
         self._tracer = tracer
@@ -83,6 +96,8 @@ class EngineProbe:
             self._run_scenario(scenario, scripted=True)
         if self._observer is not None:
             self._observer.close()
+        if self._graphs is not None:
+            self._write_graphs(self._graphs)
         if self._plan.takes_snapshot:
             self._write_snapshot()
 
@@ -177,6 +192,8 @@ class EngineProbe:
     def _step(self, scenario: str, position: int) -> None:
         number = self._tracer.steps.num_steps
         outputs = self._engine.step()
+        if self._graphs is not None and self._tracer.steps.num_steps > number:
+            self._graphs.step_ended()
         for engine_id in self.runner.requests:
             self._names.setdefault(engine_id, next((n for n in self._tokens if _stems(engine_id, n)), ""))
         tokens, gaps = {}, {}
@@ -204,6 +221,16 @@ class EngineProbe:
             observed=observed,
         )
 
+    def _write_graphs(self, graphs: GraphWatch) -> None:
+        pointers = graphs.pointers
+        self._records.write(
+            "graphs",
+            engine=self._plan.name,
+            graphs=[graph.model_dump() for graph in pointers.graphs],
+            losses=[loss.model_dump() for loss in pointers.losses],
+            planted_loss_seen=graphs.planted_loss_seen,
+        )
+
     def _write_snapshot(self) -> None:
         names = {
             str(self._tracer.settings.import_path): "{subject}",
@@ -219,7 +246,7 @@ class EngineProbe:
             engine=self._plan.name,
             model="bystander" if "{bystander}" in self._plan.args else "subject",
             answers=answers,
-            **describe_process(self.runner.vllm_config, self.runner, names),
+            **describe_process(self.runner.vllm_config, self.runner, names, self._graphs),
         )
 
 
@@ -234,36 +261,13 @@ def _gap(top: dict[int, Any]) -> float:
     return values[0] - values[1] if len(values) > 1 and math.isfinite(values[1]) else 0.0
 
 
-def start_engine(args: Sequence[str]) -> Any:
-    """A vLLM engine in this process."""
-    from vllm.engine.arg_utils import EngineArgs
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
-    from vllm.v1.engine.llm_engine import LLMEngine
-
-    parser = EngineArgs.add_cli_args(FlexibleArgumentParser())
-    return LLMEngine.from_engine_args(EngineArgs.from_cli_args(parser.parse_args(list(args))))
-
-
-def inspect_models_here() -> None:
-    """Lets vLLM look at a model's class in this process, not in one more that imports all of vLLM first."""
-    from vllm.model_executor.models import registry
-
-    registry._run_in_subprocess = lambda look: look()
-
-
-def keep_kernel_overrides() -> None:
-    """Lets a second engine start in this process: vLLM 0.32 fails when it registers its CPU kernels again."""
-    from vllm.platforms import current_platform
-
-    type(current_platform).register_triton_kernel_overrides = classmethod(lambda _: None)
-
-
 def run_plan(plan: ProbePlan, records: Records, tracer: Tracer) -> None:
     """Every engine of the plan, one after the other."""
     inspect_models_here()
     for engine_plan in plan.engines:
         started = time.monotonic()
         args = list(_fill_in(engine_plan.args, plan))
+        graphs = _watch_graphs() if engine_plan.watches_graphs else None
         try:
             engine = start_engine(args)
         except REFUSALS as error:
@@ -282,12 +286,18 @@ def run_plan(plan: ProbePlan, records: Records, tracer: Tracer) -> None:
         )
         if tracer.coverage is not None:
             tracer.coverage.switch(engine_plan.name)
-        EngineProbe(engine, engine_plan, records, tracer).run()
+        EngineProbe(engine, engine_plan, records, tracer, graphs).run()
         engine.engine_core.shutdown()
         del engine
         keep_kernel_overrides()
     if tracer.coverage is not None:
         tracer.coverage.save()
+
+
+def _watch_graphs() -> GraphWatch:
+    from harness.engine.probe.cuda_graphs import watch_cuda_graphs
+
+    return watch_cuda_graphs()
 
 
 def _fill_in(args: Sequence[str], plan: ProbePlan) -> Iterator[str]:

@@ -30,11 +30,13 @@ class LiveTensors:
         self._tensors: list[weakref.ref[torch.Tensor]] = []
         self._before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self._too_large: set[int] = set()
+        self._returned: frozenset[int] = frozenset()
+        """Addresses of what the step before returned."""
         gc.unfreeze()
         gc.collect()
 
-    def look(self) -> None:
-        """Copies every storage as it is now."""
+    def look(self) -> dict[int, int]:
+        """Copies every storage as it is now; (address: size) of what the step before returned and is still alive."""
         self._tensors += [weakref.ref(tensor) for tensor in _young_tensors()]
         gc.freeze()
         alive = [(reference, reference()) for reference in self._tensors]
@@ -46,11 +48,15 @@ class LiveTensors:
             if pointer and pointer not in self._ignored and (memory := _bytes_of(tensor)).numel() <= MAX_BYTES
         }
         self._too_large = {pointer for pointer in live if pointer not in self._before}
+        kept = {p: live[p].untyped_storage().nbytes() for p in self._returned if p in live}
+        self._returned = frozenset()
+        return kept
 
     def take_writes(self, result: Any) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """(address, bytes that differ) of each storage written since `look`, and (address, size) of each that is new.
 
-        `result` is what the step returns; its storages are not counted as left behind.
+        `result` is what the step returns; its storages are not counted as left behind, but the next `look` says which
+        of them somebody kept.
         """
         written = [
             (pointer, int((now != copy).sum()))
@@ -59,7 +65,9 @@ class LiveTensors:
         ]
         known = self._before.keys() | self._too_large | self._ignored
         known |= {copy.untyped_storage().data_ptr() for _, copy in self._before.values()}
-        known |= {tensor.untyped_storage().data_ptr() for tensor in _tensors_in(result)}
+        returned = frozenset(tensor.untyped_storage().data_ptr() for tensor in _tensors_in(result))
+        self._returned = returned - known
+        known |= returned
         if self._left_behind(known):
             gc.collect()
         left = self._left_behind(known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
@@ -158,6 +159,31 @@ class _Pair:
                 found[layer] = 4 * int(beyond)
         return found
 
+    def bytes_between(self, ours: Taken, theirs: Taken) -> dict[str, int]:
+        """By layer or block: bytes that changed on our side since the forward call before, in pages that the twin's
+        engine left alone. Pages are matched by what the step does with them, the others by their number."""
+        layout, found = self.ours.layout, Counter[str]()
+        assert ours[0].observed is not None and theirs[0].observed is not None
+        twins = _matching_pages(ours[0].observed, theirs[0].observed)
+        for storage, (where, _) in enumerate(ours[1]):
+            page_words = layout.page_words[storage]
+            known = {page for page, _ in split_pages(theirs[1][storage][0], page_words)}
+            for page, words in split_pages(where, page_words):
+                if twins.get(page, page) not in known:
+                    _, group = ours[0].observed.owners.get(page, ("", -1))
+                    layers = layout.layers_in(storage, group) if group >= 0 else ()
+                    found[", ".join(layers) or f"block {page}"] += 4 * words.size
+        return dict(found)
+
+
+def _matching_pages(ours: Observed, theirs: Observed) -> dict[int, int]:
+    """The twin's page for each of ours that the step is given."""
+    found: dict[int, int] = {}
+    for our, their in ((ours.writable, theirs.writable), (ours.history, theirs.history)):
+        for layer, pages in our.items():
+            found.update(zip(pages, their.get(layer, ()), strict=False))
+    return found
+
 
 def compare_engines(arm: Recording, twin: Recording, engine: str) -> Iterator[HandoverStep]:
     """The steps of one engine, in order, as both arms took them.
@@ -195,14 +221,15 @@ def _compare_step(pair: _Pair, ours: Taken, theirs: Taken, in_step: bool) -> Han
     pair.theirs.apply(theirs[1], by_forward=False)
     same_work = in_step and describe_work(step) == describe_work(twin_step)
     nothing = Distance(num_words=0, num_differing=0, largest=0.0)
-    states, caches, beyond, other, gap = nothing, nothing, dict[str, int](), "", None
+    states, caches, other, gap = nothing, nothing, "", None
+    beyond, between = dict[str, int](), dict[str, int]()
     if twin_step.observed is not None:
         pair.theirs.note_owners(twin_step.observed.owners)
     if same_work and step.observed is not None and twin_step.observed is not None:
         names = [step.names.get(r.request_id, "") for r in step.row.requests if r.num_computed_tokens]
         states = pair.compare_starts(step.observed, twin_step.observed, names)
         caches = pair.compare_history(step.observed, twin_step.observed, step)
-        beyond = pair.bytes_beyond(ours, theirs)
+        beyond, between = pair.bytes_beyond(ours, theirs), pair.bytes_between(ours, theirs)
         other, gap = find_other_token(step, twin_step)
     pair.ours.apply(ours[2], by_forward=True)
     pair.theirs.apply(theirs[2], by_forward=True)
@@ -215,6 +242,7 @@ def _compare_step(pair: _Pair, ours: Taken, theirs: Taken, in_step: bool) -> Han
         states=states,
         caches=caches,
         num_bytes_beyond=beyond,
+        num_bytes_between=between,
         other_token=other,
         top_gap=gap,
     )

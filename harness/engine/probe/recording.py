@@ -14,7 +14,15 @@ from numpy.typing import NDArray
 from harness.engine.ledger_reader import LedgerReading, read_ledger
 from harness.model.errors import EvidenceError
 from harness.model.ledger import LedgerRow
-from harness.model.probe import EngineSnapshot, ProbedEngine, Refusal, ScenarioResult
+from harness.model.probe import (
+    CapturedGraph,
+    EngineSnapshot,
+    OwnershipLoss,
+    ProbedEngine,
+    Refusal,
+    ScenarioResult,
+)
+from harness.model.record import Record
 
 RECORDS = "probe.records"
 Words = NDArray[np.int32]
@@ -47,6 +55,14 @@ class RecordedStep:
     observed: Observed | None
 
 
+class RecordedGraphs(Record):
+    """What was seen of an engine's captured graphs."""
+
+    graphs: tuple[CapturedGraph, ...]
+    losses: tuple[OwnershipLoss, ...]
+    planted_loss_seen: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
     """Everything of one probe process."""
@@ -59,6 +75,8 @@ class Recording:
     refusals: tuple[Refusal, ...]
     snapshots: Mapping[str, EngineSnapshot]
     engines: tuple[ProbedEngine, ...]
+    graphs: Mapping[str, RecordedGraphs]
+    """By engine."""
     is_whole: bool
     """Whether the process came to the end of its plan."""
 
@@ -111,6 +129,7 @@ def read_recording(folder: Path, nonce: str) -> Recording:
                 r.pop("engine"): EngineSnapshot.model_validate(r) for r in by_kind.get("snapshot", [])
             },
             engines=tuple(ProbedEngine.model_validate(r) for r in by_kind.get("started", [])),
+            graphs={r.pop("engine"): RecordedGraphs.model_validate(r) for r in by_kind.get("graphs", [])},
             is_whole="end" in by_kind,
         )
     except (ValueError, KeyError, TypeError) as error:

@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+from harness.engine.probe.graph_watch import GraphWatch
+from harness.engine.probe.process_state import collect_interpreter, collect_registries, collect_replaced
+
 _PYTHON_LINE = re.compile(r"(\.py):\d+")
 _PROCESS_OWN = (
     "FASTTRACK_TRACE",
@@ -23,18 +26,30 @@ _PROCESS_OWN = (
 """Variables that hold folders of the process itself, or a random name that vLLM gives each process."""
 
 
-def describe_process(vllm_config: Any, runner: Any, names: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of an `EngineSnapshot` but its model and answers; `names` says what to write for folders of this
-    machine."""
+def describe_process(
+    vllm_config: Any, runner: Any, names: Mapping[str, str], graphs: GraphWatch | None = None
+) -> dict[str, Any]:
+    """The fields of an `EngineSnapshot` but its model and answers.
+
+    Args:
+        vllm_config: The engine's configuration.
+        runner: Its model runner.
+        names: What to write for folders of this machine.
+        graphs: The watch over its captured graphs; without one their kernels stay unknown, which the check takes as
+            open.
+    """
     return {
         "modules": sorted(sys.modules),
         "ops": collect_ops(names),
         "custom_ops": collect_custom_ops(),
         "kv_cache": _describe_cache(vllm_config, runner),
         "torch_settings": _torch_settings(),
+        "interpreter": collect_interpreter(),
+        "replaced": collect_replaced(names),
+        "registries": collect_registries(),
         "environment": _environment(names),
-        "graph_kernels": {},
-        "num_graphs": _num_graphs(),
+        "graph_kernels": dict(graphs.kernels) if graphs is not None else {},
+        "num_graphs": graphs.num_graphs if graphs is not None else _num_graphs(),
     }
 
 
@@ -73,7 +88,7 @@ _REGISTRIES = (
 
 
 def _num_graphs() -> int:
-    """Graphs that vLLM captured in this process. Their kernels are not read here, which the check takes as open."""
+    """Graphs that vLLM says it captured in this process."""
     counter = getattr(sys.modules.get("vllm.compilation.counter"), "compilation_counter", None)
     return int(getattr(counter, "num_cudagraph_captured", 0))
 
@@ -100,6 +115,12 @@ def _torch_settings() -> dict[str, str]:
         "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
         "grad enabled": str(torch.is_grad_enabled()),
         "mkldnn": str(torch.backends.mkldnn.enabled),
+        "interop threads": str(torch.get_num_interop_threads()),
+        "initial seed": str(torch.initial_seed()),
+        "anomaly detection": str(torch.is_anomaly_enabled()),
+        "tf32": f"{torch.backends.cuda.matmul.allow_tf32}, {torch.backends.cudnn.allow_tf32}",
+        "cudnn": f"{torch.backends.cudnn.enabled}, {torch.backends.cudnn.benchmark}",
+        "attention kernels": f"{torch.backends.cuda.flash_sdp_enabled()}, {torch.backends.cuda.math_sdp_enabled()}",
         "flush denormal": str(bool(torch.tensor(1e-310, dtype=torch.float64) * 1 == 0)),
     }
 

@@ -68,11 +68,10 @@ class StepObserver:
             rows = getattr(context, "slot_mapping", None)
             slots = read_step_slots(self._runner, context.attn_metadata, rows, self._live_blocks())
             self._write_changes()
-            if self._buffers is not None:
-                self._buffers.look()
+            kept = self._kept_results()
             result = forward(*args, **kwargs)
             self._write_changes()
-            self.last = {**_describe(slots), "buffers": self._buffer_writes(result)}
+            self.last = {**_describe(slots), "buffers": [*kept, *self._buffer_writes(result)]}
             return result
 
         return model_forward
@@ -80,6 +79,18 @@ class StepObserver:
     def _write_changes(self) -> None:
         for where, values in self._memory.take_changes():
             self._changes.write(np.int64(len(where)).tobytes() + where.tobytes() + values.tobytes())
+
+    def _kept_results(self) -> list[dict[str, Any]]:
+        """What the step before returned and an attribute of the model still leads to; the engine has let go of it."""
+        if self._buffers is None:
+            return []
+        kept = self._buffers.look()
+        names = self._buffers.names(kept) if kept else {}
+        return [
+            {"buffer": name, "place": Place.NEW_BUFFER.value, "num_bytes": kept[pointer]}
+            for pointer, name in names.items()
+            if name.startswith("model.")
+        ]
 
     def _buffer_writes(self, result: Any) -> list[dict[str, Any]]:
         if self._buffers is None:

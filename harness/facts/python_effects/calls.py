@@ -42,6 +42,15 @@ _BUILTINS_THAT_MATTER = _PASSED_THROUGH | {"__import__", "getattr", "globals", "
 _TAKES_FIRST = re.compile(
     r"^builtins\.|^logging\.getLogger$|^importlib\.import_module$|library\.Library$|^inspect\.(getmodule|unwrap)$"
 )
+_GIVES_BACK = {
+    "typing.cast": 1,
+    "typing_extensions.cast": 1,
+    "typing.assert_type": 0,
+    "typing_extensions.assert_type": 0,
+    "weakref.proxy": 0,
+    "functools.update_wrapper": 0,
+}
+"""Functions that return one of their arguments as it is, or what stands for it, and its position."""
 _VIEWS = frozenset({"values", "keys", "items", "copy"})
 
 
@@ -104,6 +113,9 @@ def _called_foreign(resolver: Resolver, value: Imported | Builtin, node: ast.Cal
     """What a function of Python or of another package returns."""
     if isinstance(value, Builtin) and value.name not in _BUILTINS_THAT_MATTER:
         return NOTHING_KNOWN
+    if isinstance(value, Imported) and value.name in _GIVES_BACK:
+        index = _GIVES_BACK[value.name]
+        return resolver.evaluate(node.args[index], site) if len(node.args) > index else NOTHING_KNOWN
     if isinstance(value, Imported) and not _TAKES_FIRST.search(value.name):
         return _result_of(value.name)
     first = resolver.evaluate(node.args[0], site) if node.args else NOTHING_KNOWN

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Collection, Iterator, Sequence
 
+from harness.facts.python_effects.at_import import done_at_import
 from harness.facts.python_effects.guards import is_guarded
 from harness.facts.python_effects.operators import EntryReader, is_builtin
 from harness.facts.python_effects.program import Program
@@ -145,6 +146,9 @@ class EffectFinder(Writes):
         if isinstance(call.func, ast.Attribute):
             yield from self._method(place, call, call.func)
         yield from self._setattr(place, call, callee)
+        if self._when(place) == "import":
+            for kind, name in done_at_import(self.resolver, place.site, call, callee):
+                yield self._effect(place, kind, name)
         unnamed = any(isinstance(v, Imported) and v.name in _UNNAMED for v in callee)
         if unnamed or is_builtin(callee, "exec", "eval", "compile", "execfile"):
             yield self._effect(place, EffectKind.DYNAMIC_CODE, ast.unparse(call.func))

@@ -131,7 +131,8 @@ class EntryReader:
         keys = self._key(node, site)
         own = isinstance(node, ast.Call) is False or node in site.scope.module.decorated
         named = texts(keys)
-        is_own = all_own(keys) or (own and not named and not dotted_names(keys))
+        is_python = any(isinstance(v, Builtin) for v in keys)
+        is_own = all_own(keys) or (own and not named and not dotted_names(keys) and not is_python)
         return Entry(
             kind=EffectKind.REGISTRY,
             target=name if not registry else f"{registry}.{name.rpartition('.')[2]}",

@@ -41,6 +41,7 @@ _TORCH_SETTING_PATTERNS = (
     r"torch\.nn\.modules\.module\.register_module_\w+",
     r"torch\._dynamo\.(reset|eval_frame\.\w+)",
     r"torch\.utils\.rename_privateuse1_backend",
+    r"torch\.utils\._python_dispatch\._push_mode|torch\.overrides\._push_mode",
 )
 _OTHER_SETTINGS = (
     *_names("numpy", "seterr seterrcall set_printoptions random.seed random.set_state"),
@@ -142,6 +143,8 @@ _FILES = (
     *_names("shutil", "rmtree copy copy2 copyfile copytree move"),
     *_names("tempfile", "mkdtemp mkstemp NamedTemporaryFile TemporaryDirectory"),
     *_names("torch", "save"),
+    *_names("multiprocessing.shared_memory", "SharedMemory ShareableList"),
+    *_names("mmap", "mmap"),
     *_names("numpy", "save savez savetxt"),
 )
 _DEVICE = (

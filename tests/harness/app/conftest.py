@@ -70,6 +70,7 @@ CLEAN_SIZES = CpuSizes(
     num_aime_rows=16,
     num_aime_samples=2,
     num_control_requests=16,
+    timing_pairs=5,
 )
 """All of what decides in minutes, and of the served features and evaluations enough to show a fault."""
 

@@ -59,6 +59,9 @@ KDA_DECODE = "        config, slot = self._config, slots.table[:, 0]\n"
 CONVOLVED = (
     "        mixed = reference.short_conv(projected.qkv, weights.conv, weights.layer.conv_windows(), slot)\n"
 )
+LOGITS = "        return self.lm_head(hidden_states)\n"
+PLUGIN = "specialized_path/plugin.py"
+REGISTERED = "    if _ARCHITECTURE not in ModelRegistry.models:\n"
 ATTENDED = "        attended = weights.layer.attn(rows.query.flatten(1), rows.cache_row, rows.cache_row)\n"
 
 
@@ -131,6 +134,16 @@ FAULTS = {
         old=CONVOLVED,
         new=CONVOLVED + "        weights.layer.conv_windows()[slot.long(), :, 0] = 0.0\n",
     ),
+    "a write after the forward call": Fault(
+        copy="several",
+        check=DeclaredWrites,
+        subject="between forward calls",
+        file="specialized_path/nano/model.py",
+        old=LOGITS,
+        new="        if self.executor is not None:\n"
+        "            states = self.model.layers[0].self_attn.kv_cache[1]\n"
+        "            states[len(states) - 1, 0, 0, 0] += 1.0\n" + LOGITS,
+    ),
     "a limit off by one": Fault(
         copy="several",
         check=ScopeEdges,
@@ -153,10 +166,39 @@ OFF_FAULTS = {
         copy="off",
         check=BaseAndHead,
         subject="registered operators, another model",
-        file="specialized_path/plugin.py",
+        file=PLUGIN,
         old="def register() -> None:\n",
         new="import torch\n\n_library = torch.library.Library('aten', 'IMPL')\n"
         "_library.impl('softplus', lambda x, *_: x.relu(), 'CPU')\n\n\ndef register() -> None:\n",
+    ),
+    "a thread started when off": Fault(
+        copy="off",
+        check=BaseAndHead,
+        subject="process settings, another model",
+        file=PLUGIN,
+        old="    from transformers import AutoConfig\n",
+        new="    import threading\n\n    from transformers import AutoConfig\n\n"
+        "    threading.Thread(target=threading.Event().wait, name='watcher', daemon=True).start()\n",
+    ),
+    "a function of the engine replaced when off": Fault(
+        copy="off",
+        check=BaseAndHead,
+        subject="engine functions, another model",
+        file=PLUGIN,
+        old="    from specialized_path.nano.config import KimiK3NanoConfig\n",
+        new="    from specialized_path.nano.config import KimiK3NanoConfig\n"
+        "    import importlib\n\n"
+        "    owner = importlib.import_module('vllm.v1.core.sched.scheduler').Scheduler\n"
+        "    plain = owner.has_requests\n"
+        "    setattr(owner, 'has_' + 'requests', lambda self: plain(self))\n",
+    ),
+    "another model registered anew when off": Fault(
+        copy="off",
+        check=BaseAndHead,
+        subject="registries, another model",
+        file=PLUGIN,
+        old=REGISTERED,
+        new="    ModelRegistry.register_model('Qwen2ForCausalLM', _MODEL_CLASS)\n" + REGISTERED,
     ),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from bundles.archive import pack
 from bundles.attestation import sign_bundle
+from bundles.contents import Bundle
 from bundles.keys import PrivateKey, make_private_key
 from bundles.reader import read_bundle
 from bundles.waiver import Waiver, sign_waiver
@@ -18,7 +20,7 @@ from harness.app.gate import gate
 from harness.app.judging import decide, render_report
 from harness.app.validate import validate
 from harness.facts.git import Repository
-from harness.model.evidence import GapEvidence
+from harness.model.evidence import AnyEvidence, GapEvidence, SubjectEvidence
 from harness.model.words import ExitCode, Tier, TrustLevel
 from harness.options import ChangeOptions, CommandResult, GateOptions, OutputOptions, ValidateOptions
 from tests.harness.app.conftest import copy_subject, git
@@ -70,9 +72,14 @@ def bundle(made: Path, tmp_path: Path) -> Path:
 def rebuilt(original: Path, place: Path, **changes: object) -> Path:
     """The bundle's evidence sealed anew; records get `changes`."""
     bundle = read_bundle(original)
+    return sealed(bundle, place, [r.model_copy(update=changes) if changes else r for r in bundle.records])
+
+
+def sealed(bundle: Bundle, place: Path, records: Iterable[AnyEvidence]) -> Path:
+    """Other evidence under the terms of a bundle."""
     store = EvidenceStore(place)
-    for record in bundle.records:
-        store.add(record.model_copy(update=changes) if changes else record)
+    for record in records:
+        store.add(record)
     judgement = decide(bundle.manifest_text, bundle.policy_text, bundle.change, store.records)
     seal(
         place,
@@ -82,6 +89,20 @@ def rebuilt(original: Path, place: Path, **changes: object) -> Path:
         render_report=render_report,
     )
     return place
+
+
+def with_subject(original: Path, place: Path, repo: Path, **forged: str) -> Path:
+    """The bundle with the record of what its arms were given to import, some files of it forged."""
+    bundle = read_bundle(original)
+    globs = [f"{root}/**" for root in bundle.manifest.paths.import_roots]
+    files = Repository(repo).export(bundle.change.head, globs, place / "head")
+    subject = SubjectEvidence(
+        tier=Tier.CPU,
+        recorded_at=bundle.records[0].recorded_at,
+        commit=bundle.change.head,
+        files=files | forged,
+    )
+    return sealed(bundle, place / "with-subject", (*bundle.records, subject))
 
 
 def at_gate(
@@ -156,6 +177,23 @@ def test_evidence_from_long_ago_or_from_the_future_is_refused(
 ) -> None:
     dated = rebuilt(bundle, tmp_path / "dated", recorded_at=time.strftime("%Y-%m-%dT%H:%M:%SZ"))
     assert at_gate(repo, dated, policy=policy_text(trust="max_age_days = 3")).exit_code is code
+
+
+def test_arms_that_imported_what_the_head_holds_are_evidence_for_it(
+    repo: Path, bundle: Path, tmp_path: Path
+) -> None:
+    assert (
+        at_gate(repo, with_subject(bundle, tmp_path, repo), policy=policy_text()).exit_code is ExitCode.ADMIT
+    )
+
+
+def test_arms_that_imported_other_sources_than_the_heads_are_evidence_for_nothing(
+    repo: Path, bundle: Path, tmp_path: Path
+) -> None:
+    dirty = with_subject(bundle, tmp_path, repo, **{"specialized_path/plugin.py": "0" * 64})
+    result = at_gate(repo, dirty, policy=policy_text())
+    assert result.exit_code is ExitCode.HARNESS
+    assert "other sources of the subject than the head's: specialized_path/plugin.py" in result.text
 
 
 def test_evidence_without_a_readable_time_is_refused(repo: Path, bundle: Path, tmp_path: Path) -> None:

@@ -504,7 +504,7 @@ def _coverage_record(world: World) -> CoverageEvidence:
             CoverageFile(
                 path="subject/plan.py",
                 executable_lines=(1, 2, 3, 5, 6, 7, 9, 10),
-                executed_lines={"start": (1, 2, 5), "greedy": (3, 6, 7)},
+                executed_lines={"start": (1, 2, 5), "greedy": (3, 6, 7), "sampling": (3, 6, 7)},
             ),
             CoverageFile(
                 path="subject/executor.py",

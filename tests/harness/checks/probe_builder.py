@@ -184,6 +184,7 @@ def handover(
             states=NEAR if any(p.computed for p in m.parts) else NOTHING,
             caches=NEAR if any(p.computed for p in m.parts) else NOTHING,
             num_bytes_beyond={},
+            num_bytes_between={},
         )
         for number, m in enumerate(made)
     ]

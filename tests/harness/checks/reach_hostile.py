@@ -3,6 +3,21 @@
 from __future__ import annotations
 
 HOSTILE: dict[str, str] = {
+    "cast": ("from typing import Any, cast\nfrom vllm.x import F\ncast(Any, F).forward = 1\n"),
+    "proxy": ("import weakref\nfrom vllm.x import F\nweakref.proxy(F).forward = 1\n"),
+    "entered for good": ("import torch\nmode = torch.inference_mode()\nmode.__enter__()\n"),
+    "mode of its own": (
+        "from torch.overrides import TorchFunctionMode\nclass M(TorchFunctionMode): ...\nM().__enter__()\n"
+    ),
+    "stack that stays open": (
+        "import contextlib, torch\nSTACK = contextlib.ExitStack()\nSTACK.enter_context(torch.no_grad())\n"
+    ),
+    "shared memory at import": (
+        "from multiprocessing.shared_memory import SharedMemory\nSharedMemory('x', create=True, size=8)\n"
+    ),
+    "file at import": ("open('/tmp/x', mode='a').write('x')\n"),
+    "path at import": ("from pathlib import Path\nPath('/tmp/x').write_text('x')\n"),
+    "dispatch of a type": ("from vllm.x import load\n@load.register(int)\ndef _(x): ...\n"),
     "a lie about types": (
         "from vllm.x import F\nTYPE_CHECKING = True\nif TYPE_CHECKING:\n    F.forward = 1\n"
     ),
@@ -252,6 +267,24 @@ HOSTILE: dict[str, str] = {
 }
 """None may be let through."""
 HARMLESS: dict[str, str] = {
+    "cast of its own": ("from typing import Any, cast\nclass A: ...\ncast(Any, A).forward = 1\n"),
+    "entered in a call": (
+        "import contextlib, torch\n"
+        "def f(x):\n"
+        "    with contextlib.ExitStack() as stack:\n"
+        "        stack.enter_context(torch.no_grad())\n"
+        "        return x\n"
+    ),
+    "entered of its own": ("class M:\n    def __enter__(self):\n        return self\nM().__enter__()\n"),
+    "lock entered at import": ("import threading\nLOCK = threading.Lock()\nLOCK.__enter__()\n"),
+    "shared memory in a call": (
+        "from multiprocessing.shared_memory import SharedMemory\n"
+        "def f():\n    return SharedMemory('x', create=True, size=8)\n"
+    ),
+    "file read at import": ("TEXT = open('/tmp/x').read()\n"),
+    "dispatch of its own": (
+        "import functools\n@functools.singledispatch\ndef load(x): ...\n@load.register(int)\ndef _(x): ...\n"
+    ),
     "dataclass": (
         "from dataclasses import dataclass, field\n"
         "@dataclass\n"

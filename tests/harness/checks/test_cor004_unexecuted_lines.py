@@ -84,6 +84,18 @@ def test_lines_that_are_not_executable_do_not_raise_the_share() -> None:
     assert with_files(padded)[0].outcome is Outcome.FAIL
 
 
+def test_a_suite_that_ran_few_of_the_lines_that_others_ran_leaves_it_open() -> None:
+    def left_on_the_way(files: Sequence[CoverageFile]) -> Sequence[CoverageFile]:
+        return [
+            files[0].model_copy(update={"executed_lines": {**files[0].executed_lines, "sampling": ()}}),
+            files[1],
+        ]
+
+    (finding,) = with_files(left_on_the_way)
+    assert finding.outcome is Outcome.INCONCLUSIVE
+    assert finding.details[0] == "sampling: 50.0% of 6 lines"
+
+
 def test_without_coverage_evidence_it_is_not_run() -> None:
     assert findings_of(without(clean_evidence(), CoverageEvidence))[0].outcome is Outcome.NOT_RUN
 

@@ -9,6 +9,7 @@ import pytest
 from harness.checks.isolation.iso007_base_and_head import BaseAndHead
 from harness.model.evidence import DefaultOffEvidence
 from harness.model.finding import Finding
+from harness.model.ledger import ImportedFile
 from harness.model.manifest import Manifest
 from harness.model.probe import EngineSnapshot, ServedAnswer
 from harness.model.words import Outcome, Tier
@@ -28,6 +29,9 @@ def snapshot(model: Model, **update: object) -> EngineSnapshot:
         custom_ops={"op_registry.silu": "vllm:Silu"},
         kv_cache={"num_blocks": "100", "layer 0": "64 KiB"},
         torch_settings={"default dtype": "float32"},
+        interpreter={"thread MainThread": "1"},
+        replaced={"vllm.runner:Runner.execute_model": "{harness}/tracer.py"},
+        registries={"ModelRegistry.models[Llama]": "vllm.llama:Llama"},
         environment={"PATH": "cc"},
         graph_kernels={},
         num_graphs=0,
@@ -44,6 +48,8 @@ def side(
         side=name,
         commit=CHANGE.merge_base if name == "base" else CHANGE.head,
         has_model=has_model,
+        imported=(ImportedFile(module="subject.plugin", path="subject/plugin.py", sha256=name * 16),),
+        files={"subject/plugin.py": name * 16},
         snapshots=snapshots,
     )
 
@@ -93,6 +99,23 @@ def test_equal_processes_pass_for_both_models() -> None:
         ("registered operators", {"custom_ops": {"op_registry.silu": "subject:Silu"}}),
         ("cache blocks", {"kv_cache": {"num_blocks": "99", "layer 0": "64 KiB"}}),
         ("process settings", {"torch_settings": {"default dtype": "bfloat16"}}),
+        ("process settings", {"interpreter": {"thread MainThread": "1", "thread watcher": "1"}}),
+        (
+            "engine functions",
+            {
+                "replaced": {
+                    "vllm.runner:Runner.execute_model": "{harness}/tracer.py",
+                    "vllm.f": "{subject}/a.py",
+                }
+            },
+        ),
+        ("engine functions", {"replaced": {"vllm.runner:Runner.execute_model": "{subject}/a.py"}}),
+        ("registries", {"registries": {"ModelRegistry.models[Llama]": "subject.model:Llama"}}),
+        ("registries", {"registries": {}}),
+        (
+            "registries",
+            {"registries": {"ModelRegistry.models[Llama]": "vllm.llama:Llama", "parsers[x]": "elsewhere:X"}},
+        ),
         ("process settings", {"environment": {"PATH": "cc", "VLLM_X": "dd"}}),
     ],
 )
@@ -108,6 +131,16 @@ def test_a_module_of_the_change_that_is_loaded_only_by_the_head_fails_for_its_mo
     modules = ("os", "vllm", "vllm.engine", "subject.plugin")
     assert failed(with_head("bystander", modules=modules)) == set()
     assert failed(with_head("subject", modules=(*modules, "subject.model"))) == {f"loaded modules, {OURS}"}
+
+
+def test_a_class_of_its_own_may_be_registered_under_a_new_name() -> None:
+    tables = {
+        "ModelRegistry.models[Llama]": "vllm.llama:Llama",
+        "ModelRegistry.models[New]": "subject.model:New",
+    }
+    found = with_head("bystander", registries=tables)
+    assert failed(found) == set()
+    assert found[f"registries, {OTHER}"].details == ("added: ModelRegistry.models[New]: subject.model:New",)
 
 
 def test_a_module_that_is_declared_to_be_imported_when_off_passes() -> None:
@@ -128,6 +161,13 @@ def test_a_base_without_the_model_is_compared_by_the_other_model_alone() -> None
 def test_a_head_that_does_not_serve_the_bases_model_is_an_error() -> None:
     found = findings_of(BASE, side("head", snapshot("bystander")))
     assert found[OURS].outcome is Outcome.ERROR
+
+
+def test_a_process_that_imported_the_other_commits_files_does_not_count() -> None:
+    head = side("head", snapshot("bystander"), snapshot("subject"))
+    (finding,) = findings_of(BASE.model_copy(update={"imported": head.imported}), head).values()
+    assert finding.outcome is Outcome.ERROR
+    assert finding.details == ("base: subject.plugin (subject/plugin.py)",)
 
 
 def test_processes_of_other_commits_do_not_count() -> None:
@@ -166,6 +206,9 @@ def test_captured_graphs_are_compared_by_kernel_and_count(
         ("modules", (), "loaded modules"),
         ("ops", {}, "registered operators"),
         ("torch_settings", {}, "process settings"),
+        ("interpreter", {}, "process settings"),
+        ("replaced", {}, "engine functions"),
+        ("registries", {}, "registries"),
     ],
 )
 def test_what_neither_process_shows_is_not_the_same(field: str, empty: object, aspect: str) -> None:

@@ -44,7 +44,7 @@ def failed(found: dict[str, Finding]) -> set[str]:
 def test_steps_that_write_their_own_declared_slots_pass() -> None:
     found = findings_of(probe())
     assert {f.outcome for f in found.values()} == {Outcome.PASS}
-    assert len(found) == 4
+    assert len(found) == 5
 
 
 @pytest.mark.parametrize("place", [Place.OTHER_SLOT, Place.OTHER_REQUEST, Place.FREE_SLOT])
@@ -91,15 +91,56 @@ def test_bytes_of_a_block_that_the_baseline_does_not_write_fail() -> None:
     assert failed(findings_of(probe(), handover(change=beyond))) == {"rows of its own tokens"}
 
 
-def test_without_a_twin_only_the_rows_stay_open() -> None:
+def test_specialised_steps_that_the_twin_did_not_compute_leave_the_rows_open() -> None:
+    fast = {number for number, made in enumerate(CLEAN) if made.fast}
+    apart = handover(change=lambda s: s.model_copy(update={"same_work": s.position not in fast}))
+    assert findings_of(probe(), apart)["rows of its own tokens"].outcome is Outcome.INCONCLUSIVE
+
+
+def test_an_engine_that_the_twin_did_not_run_leaves_the_comparisons_open() -> None:
+    whole = handover()
+    half = whole.model_copy(update={"steps": tuple(s for s in whole.steps if s.engine == "plain")})
+    found = findings_of(probe(), half)
+    assert {s for s, f in found.items() if f.outcome is Outcome.INCONCLUSIVE} == {
+        "rows of its own tokens",
+        "between forward calls",
+    }
+
+
+def test_a_write_after_the_forward_call_fails() -> None:
+    def late(step: HandoverStep) -> HandoverStep:
+        return step.model_copy(update={"num_bytes_between": {"block 7": 4}} if step.position == 1 else {})
+
+    assert failed(findings_of(probe(), handover(change=late))) == {"between forward calls"}
+
+
+def test_a_specialised_step_that_was_not_seen_to_write_leaves_it_open() -> None:
+    steps = list(probe().steps)
+    at = next(i for i, m in enumerate(CLEAN) if m.fast)
+    steps[at] = steps[at].model_copy(update={"writes": ()})
+    found = findings_of(probe(steps=tuple(steps)))
+    assert {s for s, f in found.items() if f.outcome is Outcome.INCONCLUSIVE} == {"steps without a write"}
+
+
+def test_steps_of_an_engine_that_is_not_watched_are_not_counted() -> None:
+    unwatched = probe().steps[1].model_copy(update={"engine": "lora", "writes": ()})
+    found = findings_of(probe(steps=(*probe().steps, unwatched)))
+    num_fast = sum(m.fast for m in CLEAN)
+    assert found["slots"].message.startswith(f"All cache writes of {num_fast} specialised steps")
+
+
+def test_without_a_twin_only_the_comparisons_stay_open() -> None:
     found = {f.subject: f.outcome for f in DeclaredWrites().run(probed_context(probe()))}
-    assert found.pop("rows of its own tokens") is Outcome.NOT_RUN
+    for name in ("rows of its own tokens", "between forward calls"):
+        assert found.pop(name) is Outcome.NOT_RUN
     assert set(found.values()) == {Outcome.PASS}
 
 
 def test_a_twin_that_computed_other_steps_decides_nothing_about_rows() -> None:
     apart = handover(change=lambda s: s.model_copy(update={"same_work": False}))
-    assert findings_of(probe(), apart)["rows of its own tokens"].outcome is Outcome.INCONCLUSIVE
+    found = findings_of(probe(), apart)
+    assert found["rows of its own tokens"].outcome is Outcome.INCONCLUSIVE
+    assert found["between forward calls"].outcome is Outcome.INCONCLUSIVE
 
 
 def test_an_observation_that_sees_no_write_at_all_decides_nothing() -> None:

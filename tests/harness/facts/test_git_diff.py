@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from harness.facts.git import Repository
 from harness.facts.git_diff import parse_diff
-from harness.facts.path_text import escape_path, unescape_path
 from harness.facts.python_source.hunks import parse_spans
 from harness.model.change import ChangedFile
 from harness.model.errors import EvidenceError
+from harness.model.path_text import escape_path, unescape_path
 
 if TYPE_CHECKING:
     from conftest import ScratchRepository

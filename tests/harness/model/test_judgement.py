@@ -48,6 +48,26 @@ def test_a_required_check_without_an_answer_leaves_the_change_undecided_and_is_n
     assert "PERF002" in reason
 
 
+def test_a_rejection_names_every_check_that_failed_and_no_other() -> None:
+    found = [
+        summary(Outcome.FAIL, check="ISO001"),
+        summary(Outcome.PASS, check="ISO002"),
+        summary(Outcome.FAIL, check="ISO003"),
+    ]
+    assert "ISO001, ISO003" in decide_verdict(found)[1] and "ISO002" not in decide_verdict(found)[1]
+
+
+def test_open_checks_are_named_by_what_they_are() -> None:
+    found = [
+        summary(Outcome.NOT_RUN, check="ISO001"),
+        summary(Outcome.INCONCLUSIVE, check="ISO002"),
+        summary(Outcome.PASS, check="ISO003"),
+    ]
+    reason = decide_verdict(found)[1]
+    assert reason.startswith("Of 3 required checks, ") and reason.count("; ") == 1
+    assert reason.index("ISO002") < reason.index("ISO001") and "ISO003" not in reason
+
+
 def test_a_policy_that_requires_nothing_admits_nothing() -> None:
     assert decide_verdict([summary(Outcome.PASS, required=False)])[0] is Verdict.UNDECIDED
 

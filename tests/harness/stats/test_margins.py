@@ -39,3 +39,8 @@ def test_an_interval_four_times_too_wide_needs_sixteen_times_the_sample() -> Non
 
 def test_an_estimate_on_the_limit_is_never_resolved() -> None:
     assert n_to_resolve(10, 0.4, 0.0) is None
+
+
+@given(st.integers(1, 10**6), st.floats(0.01, 10))
+def test_what_is_not_resolved_needs_one_more_at_least(n: int, width: float) -> None:
+    assert n_to_resolve(n, width, width * 2) == n + 1

@@ -57,3 +57,8 @@ def test_the_sample_quantile_of_few_values_is_their_maximum() -> None:
 def test_no_values_or_an_impossible_level_are_refused(values: list[float], q: float) -> None:
     with pytest.raises(ValueError, match=r"values|q must"):
         sample_quantile(values, q)
+
+
+def test_the_smallest_value_is_the_lower_bound_where_no_other_is_sure() -> None:
+    # P(Bin(5, 1/2) = 0) = 1/32: one value in five is below the median with more than 95 %.
+    assert quantile_lower_bound([3.0, 1.0, 2.0, 5.0, 4.0], 0.5, alpha=0.05) == 1.0

@@ -254,7 +254,11 @@ def _signature(node: FunctionNode) -> str:
     spread = [a.arg if a else "" for a in (node.args.vararg, node.args.kwarg)]
     defaults = [ast.dump(d) if d else "" for d in (*node.args.defaults, *node.args.kw_defaults)]
     decorators = [ast.dump(d) for d in node.decorator_list]
-    return repr((type(node).__name__, names, spread, defaults, decorators))
+    written = [node.returns, *(a.annotation for a in arguments)]
+    called = [
+        ast.dump(a) for a in written if a is not None and any(isinstance(n, ast.Call) for n in ast.walk(a))
+    ]
+    return repr((type(node).__name__, names, spread, defaults, decorators, called))
 
 
 def _dump(statement: ast.stmt) -> str:

@@ -124,6 +124,10 @@ class _Sweep:
             fields["handlers"] = [self._handler(handler) for handler in statement.handlers]
         swept = ast.copy_location(type(statement)(**fields), statement)
         swept.undecided = getattr(statement, "undecided", "")  # type: ignore[union-attr]
+        if isinstance(swept, ast.Try) and getattr(statement, "may_raise", False):
+            swept.may_raise = not all(map(has_no_effect, swept.handlers))  # type: ignore[attr-defined]
+            if swept.may_raise:  # type: ignore[attr-defined]
+                return swept
         if isinstance(swept, ast.If | ast.Try) and _is_empty(swept.body) and not swept.orelse:
             return None if isinstance(swept, ast.If) or not swept.finalbody else swept
         return swept
@@ -131,6 +135,11 @@ class _Sweep:
     def _handler(self, handler: ast.ExceptHandler) -> ast.ExceptHandler:
         body = self.block(handler.body) or [ast.Pass()]
         return ast.copy_location(ast.ExceptHandler(type=handler.type, name=handler.name, body=body), handler)
+
+
+def has_no_effect(handler: ast.ExceptHandler) -> bool:
+    """Whether nothing is left of a handler's body."""
+    return _is_empty(handler.body)
 
 
 def _is_empty(body: Sequence[ast.stmt]) -> bool:

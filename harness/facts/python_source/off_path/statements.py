@@ -11,7 +11,7 @@ from harness.facts.python_source.off_path.expressions import Expressions
 from harness.facts.python_source.off_path.frames import Frame, merge_frames, stored_names
 from harness.facts.python_source.off_path.knowledge import Knowledge
 from harness.facts.python_source.off_path.patterns import matches
-from harness.facts.python_source.off_path.residue import effect_of, tidy
+from harness.facts.python_source.off_path.residue import effect_of, has_no_effect, tidy
 from harness.facts.python_source.off_path.scopes import FunctionNode, Key
 from harness.facts.python_source.off_path.values import ANYTHING, BOTTOM, Value, join, known, unknown
 
@@ -234,11 +234,13 @@ class Statements:
             open_ends += [] if handler_ends else [handler_frame]
         merge_frames(frame, open_ends)
         finalbody, final_ends = self.block(node.finalbody, frame)
-        if not body and not orelse and not finalbody:
+        is_handled = _may_raise(node.body) and not all(map(has_no_effect, handlers))
+        if not body and not orelse and not finalbody and not is_handled:
             return [], False
         left = _replaced(
             node, body=body or [ast.Pass()], handlers=handlers, orelse=orelse, finalbody=finalbody
         )
+        left.may_raise = is_handled  # type: ignore[union-attr]
         return [left], final_ends or not open_ends
 
     def _match(self, node: ast.Match, frame: Frame) -> Left:
@@ -380,6 +382,14 @@ class Statements:
             name = getattr(inner, "name", None) or getattr(inner, "rest", None)
             if isinstance(name, str):
                 frame.env[name] = ANYTHING
+
+
+def _may_raise(body: Iterable[ast.stmt]) -> bool:
+    """Whether a statement looks something up or calls something, outside conditions: a handler may then run."""
+    plain = (
+        s for s in body if isinstance(s, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
+    )
+    return any(isinstance(node, ast.Subscript | ast.Call) for s in plain for node in ast.walk(s))
 
 
 def _catches_key_error(handler: ast.ExceptHandler) -> bool:

@@ -42,6 +42,22 @@ def told(model: Model, step: Callable[[], object]) -> tuple[dict[str, int], dict
     return {names[p]: n for p, n in written}, {names.get(p, ""): n for p, n in left}
 
 
+def test_a_result_that_somebody_keeps_is_told_before_the_next_step(model: Model) -> None:
+    live = LiveTensors({"model": model}, frozenset())
+    live.look()
+    model.executor.last = model.weight * 2
+    assert live.take_writes(model.executor.last) == ([], [])
+    kept = live.look()
+    assert list(live.names(kept).values()) == ["model.executor.last"]
+
+
+def test_a_result_that_is_let_go_is_not_told(model: Model) -> None:
+    live = LiveTensors({"model": model}, frozenset())
+    live.look()
+    live.take_writes(model.weight * 2)
+    assert live.look() == {}
+
+
 def test_a_step_that_only_computes_wrote_nothing_and_left_nothing(model: Model) -> None:
     assert told(model, lambda: (model.weight * 2).sum()) == ({}, {})
 

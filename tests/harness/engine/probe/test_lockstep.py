@@ -88,6 +88,17 @@ def test_what_the_engine_writes_between_steps_is_part_of_the_state(compare: Comp
     assert [s.states.num_differing for s in compare(moved)] == [0, 0, 1]
 
 
+def test_a_page_that_changes_between_steps_on_one_arm_is_told(compare: Compare) -> None:
+    late = (*STEPS[:2], replace(STEPS[2], engine_writes={state_word(5, page=6): 3.0, row_word(0): 2.0}))
+    assert [s.num_bytes_between for s in compare(late)] == [{}, {}, {"block 6": 4, ROWS: 4}]
+
+
+def test_a_page_that_the_twins_engine_changes_between_steps_too_is_the_engines(compare: Compare) -> None:
+    ours = (*STEPS[:2], replace(STEPS[2], engine_writes={state_word(1): 3.0}))
+    theirs = (*STEPS[:2], replace(STEPS[2], engine_writes={state_word(2): 4.0}))
+    assert [s.num_bytes_between for s in compare(ours, theirs)] == [{}, {}, {}]
+
+
 def test_a_row_behind_the_steps_own_is_beyond(compare: Compare) -> None:
     far = (STEPS[0], replace(STEPS[1], writes={**STEPS[1].writes, row_word(3): 1.5, row_word(3, 1): 1.5}))
     assert [s.num_bytes_beyond for s in compare(far, STEPS[:2])] == [{}, {ROWS: 8}]

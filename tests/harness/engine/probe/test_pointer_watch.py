@@ -99,9 +99,11 @@ def test_replays_after_the_largest_capture_and_after_eager_steps_are_counted() -
     watch.captured("eight", {"k": [block]}, 8)
     watch.captured("two", {"k": [block]}, 2)
     watch.stepped_eagerly()
+    watch.replayed("eight")
     watch.replayed("one")
     watch.replayed("one")
     graphs = {g.name: g for g in watch.graphs}
     one = graphs["one"]
     assert (one.num_replays, one.num_replays_after_largest, one.num_replays_after_eager) == (3, 2, 1)
-    assert graphs["eight"].num_replays == 0
+    assert graphs["eight"].num_replays_after_eager == 1
+    assert graphs["two"].num_replays == 0

@@ -16,6 +16,27 @@ HEAD = "        return self.head(hidden)\n"
 CONFIG = 'self.config.additional_config.get("backend", "auto")'
 
 GUARDED = {
+    "handler that gives the default": [
+        (
+            CALL,
+            f"{CALL}        try:\n"
+            '            wanted = self.config.additional_config["backend"]\n'
+            "        except KeyError:\n"
+            '            wanted = "auto"\n'
+            '        if wanted == "fast":\n'
+            "            hidden = hidden * 2\n",
+        ),
+    ],
+    "handler of guarded code": [
+        (
+            CALL,
+            f"{CALL}        try:\n"
+            f'            if {CONFIG} == "fast":\n'
+            "                hidden = hidden * 2\n"
+            "        except RuntimeError:\n"
+            "            hidden = hidden * 3\n",
+        ),
+    ],
     "attribute that is None when off": [
         IMPORT,
         KEEP,
@@ -243,6 +264,30 @@ GUARDED = {
     ],
 }
 UNGUARDED = {
+    "an annotation that calls": [
+        (
+            "    def compute_logits(self, hidden):\n",
+            "    def compute_logits(self, hidden) -> torch.set_num_threads(1):\n",
+        ),
+    ],
+    "handler of a missing key": [
+        (
+            CALL,
+            f"{CALL}        try:\n"
+            '            self.config.additional_config["backend"]\n'
+            "        except KeyError:\n"
+            "            hidden = hidden * 2\n",
+        ),
+    ],
+    "handler of an unknown value": [
+        (
+            CALL,
+            f"{CALL}        try:\n"
+            f'            number = {{"fast": 1}}[{CONFIG}]\n'
+            "        except KeyError:\n"
+            "            hidden = hidden * 2\n",
+        ),
+    ],
     "an attribute set by setattr": [
         IMPORT,
         (

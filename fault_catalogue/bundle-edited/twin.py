@@ -1,0 +1,1 @@
+"""The bundle stays as it is."""

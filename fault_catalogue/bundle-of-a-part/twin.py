@@ -1,0 +1,21 @@
+import sys
+from pathlib import Path
+
+from harness.cli import main
+
+bundle, repo = map(Path, sys.argv[1:])
+main(
+    [
+        "validate",
+        "--repo",
+        str(repo),
+        "--base",
+        "HEAD~1",
+        "--tier",
+        "static",
+        "--format",
+        "json",
+        "--out",
+        str(bundle),
+    ]
+)

@@ -1,0 +1,7 @@
+import subprocess
+import sys
+from pathlib import Path
+
+bundle, repo = map(Path, sys.argv[1:])
+git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.invalid", "-C", str(repo)]
+subprocess.run([*git, "branch", "beside"], check=True)

@@ -1,0 +1,8 @@
+import re
+import sys
+from pathlib import Path
+
+from harness.app.selftest.resealing import reseal
+
+bundle = Path(sys.argv[1])
+reseal(bundle, policy=lambda text: re.sub(r"\ncpu = \[.*?\n\]\ngpu = [^\n]*", "", text, flags=re.DOTALL))

@@ -1,0 +1,8 @@
+import subprocess
+import sys
+from pathlib import Path
+
+bundle, repo = map(Path, sys.argv[1:])
+git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.invalid", "-C", str(repo)]
+subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "on a branch"], check=True)
+subprocess.run([*git, "reset", "-q", "--hard", "HEAD~1"], check=True)

@@ -1,0 +1,68 @@
+"""What the judge's answer says of a case."""
+
+from __future__ import annotations
+
+from harness.app.selftest.catalogue import Case
+from harness.model.judgement import Judgement
+from harness.model.selftest import CaseResult, CaseVerdict
+from harness.model.words import Outcome
+
+
+def result_of(case: Case, judgement: Judgement, seconds: float) -> CaseResult:
+    """A fault is detected when every expected check fails; a twin is clean when none fails and the expected decide."""
+    failed = {f.check for f in judgement.findings if f.outcome is Outcome.FAIL}
+    outcomes = {c.check: c.outcome for c in judgement.checks}
+    expected, reason = case.fault.expected, ""
+    if case.is_twin:
+        open_checks = [c for c in expected if not outcomes.get(c, Outcome.NOT_RUN).lets_through]
+        verdict = (
+            CaseVerdict.FALSE_ALARM if failed else CaseVerdict.UNDECIDED if open_checks else CaseVerdict.CLEAN
+        )
+        alarms = [
+            f"{f.check} {f.subject}: {f.message}" for f in judgement.findings if f.outcome is Outcome.FAIL
+        ]
+        reason = "; ".join(alarms or [f"{c} {outcomes.get(c, Outcome.NOT_RUN)}" for c in open_checks])
+    else:
+        missed = [c for c in expected if c not in failed]
+        if not missed and case.fault.subject:
+            subjects = [
+                f.subject for f in judgement.findings if f.outcome is Outcome.FAIL and f.check == expected[0]
+            ]
+            missed = [] if case.fault.subject in subjects else [f"{expected[0]} on {case.fault.subject}"]
+        verdict = CaseVerdict.DETECTED if expected and not missed else CaseVerdict.ESCAPED
+        reason = ", ".join(f"{c} {outcomes.get(c, '')}".strip() for c in missed)
+    return answer(case, verdict, seconds, fired=tuple(sorted(failed)), reason=reason)
+
+
+def judge_reasons(
+    case: Case, reasons: tuple[str, ...], seconds: float, *, open_before: frozenset[str] = frozenset()
+) -> CaseResult:
+    """The same for what keeps a gate shut; `open_before`: what kept it shut before a bundle was touched.
+
+    An expected reason may be among those: a forger that hides an open check has to fail at that.
+    """
+    new = tuple(sorted(set(reasons) - open_before))
+    missed = [r for r in case.fault.expected if r not in reasons]
+    if case.is_twin:
+        return answer(case, CaseVerdict.FALSE_ALARM if new else CaseVerdict.CLEAN, seconds, fired=new)
+    verdict = CaseVerdict.DETECTED if case.fault.expected and not missed else CaseVerdict.ESCAPED
+    return answer(case, verdict, seconds, fired=new, reason=", ".join(missed))
+
+
+def answer(
+    case: Case, verdict: CaseVerdict, seconds: float = 0.0, *, fired: tuple[str, ...] = (), reason: str = ""
+) -> CaseResult:
+    """One row of the table."""
+    fault = case.fault
+    return CaseResult(
+        id=case.id,
+        is_twin=case.is_twin,
+        verdict=verdict,
+        principle=fault.principle,
+        tier=fault.tier,
+        expected=fault.expected,
+        fired=fired,
+        seconds=round(seconds, 1),
+        reason=fault.escapes if verdict is CaseVerdict.ESCAPED and fault.escapes else reason,
+        is_known=bool(fault.escapes) and not case.is_twin,
+    )

@@ -1,0 +1,111 @@
+"""What no case changes, run once: the baselines through the suites, and the scripted runs without the path."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.app.cpu_tier import CpuRun, build_checkpoint, collect_cpu_tier, probe_run
+from harness.app.probe_plans import plan_probes
+from harness.app.probes import FinishedRun, record_runs, run_processes
+from harness.app.suite_plan import CpuSizes
+from harness.engine.bystander import write_bystander
+from harness.model.evidence import AnyEvidence, ArmEvidence, LedgerEvidence, SuiteEvidence
+from harness.model.ledger import ImportedFile
+from harness.model.manifest import Manifest
+from harness.model.probe import ProbePlan
+from harness.model.words import Arm
+
+BASELINES = (Arm.BASELINE, Arm.BASELINE_AGAIN)
+SIZES = CpuSizes(
+    num_greedy_prompts=24,
+    num_forced_prompts=8,
+    num_sampling_prompts=12,
+    num_structured_prompts=4,
+    num_full_context_prompts=2,
+    num_feature_prompts=4,
+    num_mrcr_rows=8,
+    num_aime_rows=8,
+    num_aime_samples=1,
+    num_control_requests=4,
+    with_probes=False,
+    timing_pairs=0,
+)
+"""Enough to show a fault; `validate` asks for enough to show that there is none."""
+TIMED = replace(SIZES, num_greedy_prompts=8, num_sampling_prompts=1, num_feature_prompts=0, timing_pairs=8)
+
+
+@dataclass(slots=True)
+class KeptArms:
+    """Evidence of the baselines on the clean tree."""
+
+    records: tuple[AnyEvidence, ...] = ()
+
+    def collect_clean(self, run: CpuRun) -> None:
+        """Puts the baselines through the suites and keeps what they leave."""
+        collect_cpu_tier(replace(run, arms=BASELINES, sizes=SIZES))
+        kept = (ArmEvidence, LedgerEvidence, SuiteEvidence)
+        self.records = tuple(r for r in run.recorder.records if isinstance(r, kept))
+
+    def collect_case(self, run: CpuRun, changed: frozenset[str], *, features: bool) -> None:
+        """The candidate beside the kept baselines; all arms anew where a baseline imported what the case changes."""
+        sizes = SIZES if features else replace(SIZES, num_feature_prompts=0)
+        if imports_any(self.records, changed):
+            collect_cpu_tier(replace(run, sizes=sizes))
+            return
+        for record in self.records:
+            run.recorder.record(record)
+        collect_cpu_tier(replace(run, arms=(Arm.CANDIDATE,), sizes=sizes))
+
+
+def imports_any(records: Iterable[AnyEvidence], changed: frozenset[str]) -> bool:
+    """Whether an arm imported one of the changed files."""
+    return any(_paths(r.imported) & changed for r in records if isinstance(r, ArmEvidence))
+
+
+def _paths(files: Iterable[ImportedFile]) -> set[str]:
+    return {file.path for file in files}
+
+
+def collect_timed(run: CpuRun) -> None:
+    """All arms, with few requests and all timed cells."""
+    collect_cpu_tier(replace(run, sizes=TIMED))
+
+
+@dataclass(slots=True)
+class KeptRuns:
+    """The scripted runs of the clean tree's twin and base."""
+
+    folder: Path
+    done: dict[str, FinishedRun] = field(default_factory=dict)
+
+    def collect_clean(self, run: CpuRun, tree: Path) -> None:
+        """Runs both; `tree` is the clean tree's folder."""
+        subject = self.folder / "subject"
+        for root in run.manifest.paths.import_roots:
+            shutil.copytree(tree / root, subject / root)
+        build_checkpoint(replace(run, import_path=subject, workdir=self.folder))
+        write_bystander(self.folder / "bystander")
+        clean = probe_run(run, self._model)
+        clean = replace(clean, head_path=subject, base_path=subject, workdir=self.folder / "clean")
+        plans = self._plans(run.manifest)
+        self.done = run_processes(clean, {name: plans[name] for name in ("twin", "base")})
+
+    @property
+    def _model(self) -> Path:
+        return self.folder / "nano"
+
+    def _plans(self, manifest: Manifest) -> dict[str, ProbePlan]:
+        return plan_probes(
+            manifest, model_dir=self._model, bystander_dir=self.folder / "bystander", base_has_model=True
+        )
+
+    def collect_case(self, run: CpuRun, changed: frozenset[str]) -> None:
+        """The candidate beside the kept twin and base; the twin anew where it imported what the case changes."""
+        probe, plans = probe_run(run, self._model), self._plans(run.manifest)
+        twin = self.done.get("twin")
+        is_touched = twin is None or bool(_paths(twin.recording.ledger.imported) & changed)
+        names = ("candidate", "twin") if is_touched else ("candidate",)
+        record_runs(probe, self.done | run_processes(probe, {name: plans[name] for name in names}))

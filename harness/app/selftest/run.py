@@ -1,0 +1,242 @@
+"""Runs the catalogue through the real pipeline, and counts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bundles.reader import read_bundle
+from harness.app.cpu_tier import CpuRun
+from harness.app.judging import HARNESS_VERSION
+from harness.app.recorder import Progress, utc_now
+from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
+from harness.app.selftest.judging import answer, result_of
+from harness.app.selftest.kept import KeptArms, KeptRuns, collect_timed
+from harness.app.selftest.table import render_table
+from harness.app.selftest.tampering import Tampering
+from harness.app.selftest.workplace import Workplace, changed_paths, find_root, head_of
+from harness.app.validate import validate
+from harness.facts.environment import can_run, collect_environment
+from harness.model.errors import FasttrackError
+from harness.model.selftest import (
+    CaseResult,
+    CaseVerdict,
+    Rate,
+    SelftestReport,
+    Stage,
+    count_detected,
+    count_false_alarms,
+)
+from harness.model.words import ExitCode, Tier
+from harness.options import (
+    ChangeOptions,
+    CommandResult,
+    OutputOptions,
+    SelftestOptions,
+    ValidateOptions,
+)
+from harness.stats.binomial import clopper_pearson
+
+ALPHA = 0.05
+SUBJECT = ("specialized_path/**",)
+_ENGINES = (Stage.PROBE, Stage.ARM, Stage.TIMING)
+
+
+def selftest(options: SelftestOptions) -> CommandResult:
+    """Runs the faults and twins that this machine can run, and gives the table with both rates.
+
+    Exit code 0 when every fault that was run is found or known to escape and no twin is rejected, 1 otherwise, 4 when a
+    case broke.
+    """
+    root = find_root(options.repo)
+    cases = load_catalogue(root / CATALOGUE, options.only)
+    progress = Progress(quiet=options.output.quiet)
+    with tempfile.TemporaryDirectory(prefix="fasttrack-selftest-", ignore_cleanup_errors=True) as folder:
+        run = Selftest(Workplace(root=root, folder=Path(folder)), options, progress)
+        results = run.run_all(cases)
+    environment = collect_environment(Tier.STATIC)
+    report = SelftestReport(
+        recorded_at=utc_now(),
+        hardware=f"{environment.cpu}, {environment.num_cores} cores",
+        harness_version=HARNESS_VERSION,
+        commit=head_of(root),
+        cases=tuple(sorted(results, key=lambda r: (r.id, r.is_twin))),
+        detection=rate(*count_detected(results)),
+        false_alarm=rate(*count_false_alarms(results)),
+    )
+    if options.out is not None:
+        options.out.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    text = report.model_dump_json(indent=2) if options.output.format == "json" else render_table(report)
+    return CommandResult(text=text, exit_code=exit_code_of(report))
+
+
+def rate(hits: int, n: int) -> Rate:
+    """A rate with its exact interval."""
+    low, high = clopper_pearson(hits, n, alpha=ALPHA)
+    return Rate(hits=hits, n=n, low=low, high=high, confidence=1 - ALPHA)
+
+
+def exit_code_of(report: SelftestReport) -> ExitCode:
+    """What a selftest ends with."""
+    if not report.is_whole:
+        return ExitCode.HARNESS
+    surprises = (CaseVerdict.ESCAPED, CaseVerdict.FALSE_ALARM)
+    is_bad = any(c.verdict in surprises and not c.is_known for c in report.cases)
+    return ExitCode.REJECT if is_bad else ExitCode.ADMIT
+
+
+@dataclass(slots=True)
+class Selftest:
+    """One run over cases."""
+
+    workplace: Workplace
+    options: SelftestOptions
+    progress: Progress
+    arms: KeptArms = field(default_factory=KeptArms)
+    runs: KeptRuns = field(init=False)
+    tampering: Mapping[Stage, Tampering] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.runs = KeptRuns(folder=self.workplace.folder / "runs")
+        self.tampering = {
+            Stage.BUNDLE: Tampering(self.workplace, "honest", Tier.STATIC, collect_timed),
+            Stage.EVIDENCE: Tampering(self.workplace, "measured", Tier.CPU, collect_timed),
+        }
+
+    def run_all(self, cases: Iterable[Case]) -> list[CaseResult]:
+        """Every case, those without an engine first, as many at a time as the machine has cores."""
+        results: list[CaseResult] = []
+        todo = []
+        for case in cases:
+            reason = self._why_not(case)
+            if reason:
+                results.append(answer(case, CaseVerdict.NOT_RUN, reason=reason))
+            else:
+                todo.append(case)
+        if not todo:
+            return results
+        self.workplace.copy_tree()
+        (self.workplace.folder / "runs").mkdir()
+        self._prepare({case.fault.stage for case in todo})
+        for stages, at_a_time in (
+            ((Stage.STATIC, Stage.BUNDLE, Stage.EVIDENCE), self.options.jobs),
+            ((Stage.PROBE, Stage.ARM), self.options.jobs),
+            ((Stage.TIMING,), 1),
+        ):
+            chosen = [c for c in todo if c.fault.stage in stages]
+            with ThreadPoolExecutor(at_a_time) as pool:
+                for found in pool.map(self._run_group, self._group(chosen)):
+                    results += found
+        return results
+
+    def _group(self, cases: Sequence[Case]) -> list[list[Case]]:
+        """A fault is alone, since one could hide another; clean twins that take an engine share it.
+
+        Those that ask for features come first: they take longest.
+        """
+        shared = [c for c in cases if c.is_twin and c.fault.stage in _ENGINES and c.base is None]
+        groups = [[c] for c in cases if c not in shared]
+        for stage in _ENGINES:
+            twins = {c.edit: c for c in shared if c.fault.stage is stage}
+            if twins:
+                together = self.workplace.group(f"twins-{stage}", twins)
+                groups += [[twins[edit] for edit in edits] for edits in together]
+        return sorted(groups, key=lambda group: not any(c.fault.features for c in group))
+
+    def _why_not(self, case: Case) -> str:
+        """Why this machine, or this call, cannot run a case."""
+        tier = case.fault.tier
+        if tier.rank > self.options.tier.rank:
+            return f"tier {tier} was not asked for (--tier {self.options.tier})"
+        able, why_not = can_run(tier)
+        if not able:
+            return why_not
+        if case.fault.needs_kernel_compiler and not has_kernel_compiler(self.options.python):
+            return f"{self.options.python} has no CuTe DSL; name one that has it with --python"
+        return ""
+
+    def _prepare(self, stages: set[Stage]) -> None:
+        """Runs what all cases of the stages share."""
+        for stage in stages & set(self.tampering):
+            self.progress.say(f"the honest bundle of the stage {stage}")
+            self.tampering[stage].prepare()
+        if not stages & {Stage.ARM, Stage.PROBE}:
+            return
+
+        def collect(run: CpuRun) -> None:
+            if Stage.PROBE in stages:
+                self.progress.say("the clean tree's scripted runs")
+                self.runs.collect_clean(run, self.workplace.clean)
+            if Stage.ARM in stages:
+                self.progress.say("the clean tree's baselines")
+                self.arms.collect_clean(run)
+
+        self._judge(self.workplace.clean, "empty", "clean", Tier.CPU, collect, paths=SUBJECT)
+
+    def _run_group(self, cases: list[Case]) -> list[CaseResult]:
+        started = time.monotonic()
+        try:
+            results = self._judge_group(cases, started)
+        except FasttrackError as error:
+            seconds, reason = time.monotonic() - started, f"{error.message} {error.advice}".strip()
+            results = [answer(case, CaseVerdict.ERROR, seconds, reason=reason) for case in cases]
+        if len(cases) > 1 and any(r.verdict is not CaseVerdict.CLEAN for r in results):
+            # What one twin brought must not be said of the others.
+            return [result for case in cases for result in self._run_group([case])]
+        for case, result in zip(cases, results, strict=True):
+            self.progress.say(f"{case.name}: {result.verdict} ({result.seconds:.0f} s)")
+        return results
+
+    def _judge_group(self, cases: list[Case], started: float) -> list[CaseResult]:
+        stage = cases[0].fault.stage
+        name = cases[0].name if len(cases) == 1 else f"{cases[0].name}-and-{len(cases) - 1}-more"
+        if stage in self.tampering:
+            return [self.tampering[stage].judge(case, started) for case in cases]
+        repo = self.workplace.commit_on_top(name, [case.edit for case in cases], cases[0].base)
+        changed, features = changed_paths(repo), any(case.fault.features for case in cases)
+
+        def collect(run: CpuRun) -> None:
+            if stage is Stage.PROBE:
+                self.runs.collect_case(run, changed)
+            elif stage is Stage.ARM:
+                self.arms.collect_case(run, changed, features=features)
+            else:
+                collect_timed(run)
+
+        tier = Tier.CPU if stage in _ENGINES else Tier.STATIC
+        judgement = read_bundle(self._judge(repo, "HEAD~1", name, tier, collect)).judgement
+        return [result_of(case, judgement, time.monotonic() - started) for case in cases]
+
+    def _judge(
+        self,
+        repo: Path,
+        base: str,
+        name: str,
+        tier: Tier,
+        collect: Callable[[CpuRun], None],
+        *,
+        paths: tuple[str, ...] = (),
+    ) -> Path:
+        """The bundle of a change."""
+        out = self.workplace.folder / "bundles" / name
+        change = ChangeOptions(repo=repo, base=base, tier=tier, paths=paths)
+        options = ValidateOptions(
+            change=change,
+            out=out,
+            output=OutputOptions(quiet=not self.options.verbose),
+            python=self.options.python,
+        )
+        validate(options, collect_cpu=collect)
+        return out
+
+
+def has_kernel_compiler(python: Path) -> bool:
+    """Whether an interpreter can import the DSL in which kernels are written."""
+    probe = [str(python), "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('cutlass') is None)"]
+    return subprocess.run(probe, capture_output=True, timeout=60, cwd=sys.prefix).returncode == 0

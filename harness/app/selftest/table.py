@@ -1,0 +1,51 @@
+"""The selftest's table as text."""
+
+from __future__ import annotations
+
+from harness.model.selftest import CaseResult, CaseVerdict, Rate, SelftestReport
+
+_HEAD = ("fault", "principle", "tier", "expected", "fired", "verdict", "twin", "s")
+
+
+def render_table(report: SelftestReport) -> str:
+    """A line a fault, with its twin beside it; then both rates, and every reason."""
+    faults = [case for case in report.cases if not case.is_twin]
+    twins = {case.id: case for case in report.cases if case.is_twin}
+    rows = [_HEAD, *(_row(fault, twins[fault.id]) for fault in faults)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    reasons = [
+        f"{case.id}{' (twin)' if case.is_twin else ''}: {case.verdict}: {case.reason}"
+        for case in report.cases
+        if case.reason and case.verdict not in (CaseVerdict.DETECTED, CaseVerdict.CLEAN)
+    ]
+    twins_undecided = sum(t.verdict is CaseVerdict.UNDECIDED for t in twins.values())
+    summary = [
+        f"Detected: {_rate(report.detection)}",
+        f"False alarms: {_rate(report.false_alarm)}; twins left undecided: {twins_undecided}",
+        f"{report.recorded_at}, {report.hardware}, fasttrack {report.harness_version}, commit {report.commit[:12]}",
+    ]
+    return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *summary])
+
+
+def _row(fault: CaseResult, twin: CaseResult) -> tuple[str, ...]:
+    return (
+        fault.id,
+        fault.principle.value,
+        fault.tier.value,
+        " ".join(fault.expected),
+        " ".join(fault.fired) or "-",
+        fault.verdict.value,
+        twin.verdict.value + (f" ({' '.join(twin.fired)})" if twin.fired else ""),
+        f"{fault.seconds:.0f}",
+    )
+
+
+def _rate(rate: Rate) -> str:
+    if not rate.n:
+        return "none was run"
+    return (
+        f"{rate.hits} of {rate.n} ({rate.low:.0%} to {rate.high:.0%}, {rate.confidence:.0%} exact interval)"
+    )

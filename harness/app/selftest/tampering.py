@@ -1,0 +1,104 @@
+"""Bundles that were tampered with after they were made, brought to the gate."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from harness.app.cpu_tier import CpuRun
+from harness.app.gate import gate
+from harness.app.selftest.catalogue import CATALOGUE, Case
+from harness.app.selftest.judging import answer, judge_reasons
+from harness.app.selftest.workplace import Workplace
+from harness.app.validate import validate
+from harness.model.errors import FasttrackError
+from harness.model.selftest import CaseResult, CaseVerdict, Stage
+from harness.model.words import Outcome, Tier
+from harness.options import ChangeOptions, GateOptions, OutputOptions, ValidateOptions
+
+_TIMEOUT_S = 900
+"""Of a program; one that seals the bundle of a timed run took over a minute on two loaded cores."""
+PATCH = "a_change.patch"
+"""The honest change that the bundles are about, in the catalogue's folder."""
+
+
+class Tampering:
+    """The bundle of one honest change, and what a gate says of altered copies of it.
+
+    Args:
+        workplace: Where changes and bundles are.
+        name: Of change and bundle.
+        tier: How far the honest change is judged.
+        collect: What is run on the CPU tier.
+    """
+
+    def __init__(
+        self, workplace: Workplace, name: str, tier: Tier, collect: Callable[[CpuRun], None]
+    ) -> None:
+        self._workplace, self._name, self._tier, self._collect = workplace, name, tier, collect
+        self._open: frozenset[str] = frozenset()
+
+    def prepare(self) -> None:
+        """Makes the bundle, and asks what is open at the gate without tampering."""
+        repo = self._workplace.commit_on_top(self._name, [self._workplace.root / CATALOGUE / PATCH])
+        validate(
+            ValidateOptions(
+                change=ChangeOptions(repo=repo, base="HEAD~1", tier=self._tier),
+                out=self._bundle,
+                output=OutputOptions(quiet=True),
+            ),
+            collect_cpu=self._collect,
+        )
+        self._open = frozenset(self._reasons(repo, self._bundle))
+
+    @property
+    def _bundle(self) -> Path:
+        return self._workplace.folder / "bundles" / self._name
+
+    def judge(self, case: Case, started: float) -> CaseResult:
+        """Lets the case's program at copies of bundle and repository, then asks the gate."""
+        if case.fault.stage is Stage.EVIDENCE and (undecided := self._open & set(case.fault.expected)):
+            reason = f"{', '.join(sorted(undecided))} is open on this machine before anything is edited"
+            return answer(case, CaseVerdict.NOT_RUN, reason=reason)
+        folder = self._workplace.folder / "tampered" / case.name
+        bundle, repo = folder / "bundle", folder / "repo"
+        shutil.copytree(self._bundle, bundle)
+        shutil.copytree(self._workplace.folder / "changes" / self._name, repo, symlinks=True)
+        command = [sys.executable, "-P", str(case.edit.resolve()), str(bundle), str(repo)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT_S
+            )
+        except subprocess.TimeoutExpired as error:
+            raise FasttrackError("bad-tampering", f"{case.edit.name} of {case.id} did not end.") from error
+        if done.returncode:
+            raise FasttrackError(
+                "bad-tampering", f"{case.edit.name} of {case.id} failed: {done.stderr[-600:]}"
+            )
+        reasons = tuple(sorted(set(self._reasons(repo, bundle))))
+        return judge_reasons(case, reasons, time.monotonic() - started, open_before=self._open)
+
+    def _reasons(self, repo: Path, bundle: Path) -> list[str]:
+        """What keeps the gate shut: slugs of what is wrong with the bundle, and required checks that are open."""
+        options = GateOptions(
+            bundles=(bundle,),
+            repo=repo,
+            base="origin/main",
+            head="HEAD",
+            policy=None,
+            output=OutputOptions(format="json"),
+        )
+        findings = json.loads(gate(options).text)["findings"]
+        return [_name_of(f) for f in findings if not Outcome(f["outcome"]).lets_through]
+
+
+def _name_of(finding: Mapping[str, str]) -> str:
+    """The check, or the slug with which a bundle was refused."""
+    if finding["check"] != "BUNDLE":
+        return finding["check"]
+    return finding["message"].rpartition("[")[2].removesuffix("]")

@@ -1,0 +1,139 @@
+"""The judge's own test: faults that it must find, their clean twins, and what it said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from harness.model.record import Record
+from harness.model.words import Principle, Tier
+
+Text = Annotated[str, Field(min_length=1, max_length=400)]
+
+
+class Stage(StrEnum):
+    """What is run anew for a case."""
+
+    STATIC = "static"
+    """What text and compilers show."""
+    PROBE = "probe"
+    """The scripted runs."""
+    ARM = "arm"
+    """The candidate, through the suites."""
+    TIMING = "timing"
+    """All arms, timed."""
+    BUNDLE = "bundle"
+    """Nothing: a finished bundle is tampered with, and the gate asked."""
+    EVIDENCE = "evidence"
+    """The same with the bundle of a run of all arms, timed, which is made once."""
+
+    @property
+    def is_tampering(self) -> bool:
+        """Whether a program edits a bundle, and no patch a tree."""
+        return self in (Stage.BUNDLE, Stage.EVIDENCE)
+
+
+class FaultDescription(Record):
+    """`fault.toml` of one folder of the catalogue."""
+
+    title: Text
+    kind: Text
+    """The kind that it stands for."""
+    principle: Principle
+    tier: Tier
+    stage: Stage
+    expected: tuple[Text, ...]
+    """Checks of which each must fail; the gate's reasons where a bundle is tampered with. Empty only where no check
+    could find it, which `escapes` then says."""
+    subject: str = ""
+    """Of a finding of the first expected check that must fail; empty: any."""
+    twin: Text
+    """What the innocent change does that stands beside it."""
+    source: str = ""
+    """Where such a fault was met in public."""
+    needs_kernel_compiler: bool = False
+    """Whether kernels must be compiled, which takes an interpreter that has the DSL."""
+    features: bool = False
+    """Whether the served features must be asked."""
+    escapes: str = ""
+    """Why it is known not to be found, and which issue would close it; it is counted as an escape."""
+
+    @model_validator(mode="after")
+    def _expects_something(self) -> FaultDescription:
+        if not self.expected and not self.escapes:
+            raise ValueError("expected: nothing is expected to find it, and `escapes` does not say why")
+        return self
+
+
+class CaseVerdict(StrEnum):
+    """What became of a case."""
+
+    DETECTED = "detected"
+    ESCAPED = "escaped"
+    CLEAN = "clean"
+    FALSE_ALARM = "false alarm"
+    UNDECIDED = "undecided"
+    """A clean twin on which an expected check could not decide."""
+    NOT_RUN = "not_run"
+    ERROR = "error"
+
+
+class CaseResult(Record):
+    """One fault, or one twin, and what the judge said."""
+
+    id: str
+    is_twin: bool
+    verdict: CaseVerdict
+    principle: Principle
+    tier: Tier
+    expected: tuple[str, ...]
+    fired: tuple[str, ...] = ()
+    """Every check that failed, or reason of the gate."""
+    seconds: float = 0.0
+    """Wall time to the verdict."""
+    reason: str = ""
+    is_known: bool = False
+    """Whether its fault is known to escape."""
+
+
+class Rate(Record):
+    """A counted rate with its interval."""
+
+    hits: int
+    n: int
+    low: float
+    high: float
+    confidence: float
+
+
+class SelftestReport(Record):
+    """All cases of one run."""
+
+    schema_version: int = 1
+    recorded_at: str
+    hardware: str
+    harness_version: str
+    commit: str
+    cases: tuple[CaseResult, ...]
+    detection: Rate
+    false_alarm: Rate
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no case broke."""
+        return all(case.verdict is not CaseVerdict.ERROR for case in self.cases)
+
+
+def count_detected(cases: Sequence[CaseResult]) -> tuple[int, int]:
+    """Faults that were found, and faults that were run."""
+    ran = [c.verdict for c in cases if not c.is_twin and c.verdict is not CaseVerdict.NOT_RUN]
+    return sum(v is CaseVerdict.DETECTED for v in ran), len(ran)
+
+
+def count_false_alarms(cases: Sequence[CaseResult]) -> tuple[int, int]:
+    """Twins that were rejected, and twins that were run."""
+    ran = [c.verdict for c in cases if c.is_twin and c.verdict is not CaseVerdict.NOT_RUN]
+    return sum(v is CaseVerdict.FALSE_ALARM for v in ran), len(ran)

@@ -1,0 +1,215 @@
+"""What counts as detected, escaped, clean and a false alarm, and what the selftest ends with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.app.selftest.catalogue import Case
+from harness.app.selftest.judging import answer, judge_reasons, result_of
+from harness.app.selftest.run import exit_code_of, rate
+from harness.app.selftest.table import render_table
+from harness.model.change import Change
+from harness.model.finding import Finding
+from harness.model.judgement import CheckSummary, Judgement
+from harness.model.selftest import (
+    CaseResult,
+    CaseVerdict,
+    FaultDescription,
+    SelftestReport,
+    Stage,
+    count_detected,
+    count_false_alarms,
+)
+from harness.model.words import ExitCode, Outcome, Principle, Tier, Verdict
+
+
+def case(
+    *, is_twin: bool = False, expected: tuple[str, ...] = ("ISO001",), subject: str = "", escapes: str = ""
+) -> Case:
+    fault = FaultDescription(
+        title="a fault",
+        kind="a kind",
+        principle=Principle.ISOLATION,
+        tier=Tier.STATIC,
+        stage=Stage.STATIC,
+        expected=expected,
+        subject=subject,
+        twin="nothing",
+        escapes=escapes,
+    )
+    return Case(id="a-fault", fault=fault, is_twin=is_twin, edit=Path("fault.patch"))
+
+
+def judgement(**outcomes: Outcome) -> Judgement:
+    findings = tuple(
+        Finding(
+            check=check,
+            principle=Principle.ISOLATION,
+            tier=Tier.STATIC,
+            subject="here",
+            outcome=outcome,
+            message="m",
+            advice="a",
+            evidence=("an-id",),
+        )
+        for check, outcome in outcomes.items()
+    )
+    summaries = tuple(
+        CheckSummary(
+            check=f.check,
+            title="t",
+            principle="isolation",
+            tier=Tier.STATIC,
+            required=True,
+            outcome=f.outcome,
+            num_findings=1,
+        )
+        for f in findings
+    )
+    return Judgement(
+        verdict=Verdict.UNDECIDED,
+        reason="r",
+        change=Change(base="a" * 40, merge_base="a" * 40, head="b" * 40, head_subject="s"),
+        manifest_sha256="",
+        policy_sha256="",
+        policy_version="",
+        harness_version="",
+        checks=summaries,
+        findings=findings,
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [
+        (Outcome.FAIL, CaseVerdict.DETECTED),
+        (Outcome.PASS, CaseVerdict.ESCAPED),
+        (Outcome.INCONCLUSIVE, CaseVerdict.ESCAPED),
+        (Outcome.NOT_RUN, CaseVerdict.ESCAPED),
+        (Outcome.ERROR, CaseVerdict.ESCAPED),
+    ],
+)
+def test_a_fault_is_detected_only_when_its_check_fails(outcome: Outcome, verdict: CaseVerdict) -> None:
+    assert result_of(case(), judgement(ISO001=outcome), 1.0).verdict is verdict
+
+
+def test_a_fault_that_another_check_rejects_has_escaped_its_own() -> None:
+    result = result_of(case(), judgement(ISO001=Outcome.PASS, ISO004=Outcome.FAIL), 1.0)
+    assert (result.verdict, result.fired) == (CaseVerdict.ESCAPED, ("ISO004",))
+
+
+def test_every_expected_check_must_fail() -> None:
+    found = judgement(ISO001=Outcome.FAIL, ISO004=Outcome.PASS)
+    assert result_of(case(expected=("ISO001", "ISO004")), found, 1.0).verdict is CaseVerdict.ESCAPED
+
+
+@pytest.mark.parametrize(
+    ("subject", "verdict"), [("here", CaseVerdict.DETECTED), ("there", CaseVerdict.ESCAPED)]
+)
+def test_a_named_subject_must_be_the_one_that_fails(subject: str, verdict: CaseVerdict) -> None:
+    assert result_of(case(subject=subject), judgement(ISO001=Outcome.FAIL), 1.0).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "verdict"),
+    [
+        ({"ISO001": Outcome.PASS}, CaseVerdict.CLEAN),
+        ({"ISO001": Outcome.NOT_APPLICABLE}, CaseVerdict.CLEAN),
+        ({"ISO001": Outcome.INCONCLUSIVE}, CaseVerdict.UNDECIDED),
+        ({"ISO001": Outcome.NOT_RUN}, CaseVerdict.UNDECIDED),
+        ({}, CaseVerdict.UNDECIDED),
+        ({"ISO001": Outcome.PASS, "ISO004": Outcome.FAIL}, CaseVerdict.FALSE_ALARM),
+    ],
+)
+def test_a_twin_is_clean_when_nothing_fails_and_its_check_decides(
+    outcomes: dict[str, Outcome], verdict: CaseVerdict
+) -> None:
+    assert result_of(case(is_twin=True), judgement(**outcomes), 1.0).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("reasons", "is_twin", "verdict"),
+    [
+        (("ISO001",), False, CaseVerdict.DETECTED),
+        ((), False, CaseVerdict.ESCAPED),
+        (("another",), False, CaseVerdict.ESCAPED),
+        ((), True, CaseVerdict.CLEAN),
+        (("another",), True, CaseVerdict.FALSE_ALARM),
+    ],
+)
+def test_a_bundle_is_judged_by_what_the_gate_refuses_it_for(
+    reasons: tuple[str, ...], is_twin: bool, verdict: CaseVerdict
+) -> None:
+    assert judge_reasons(case(is_twin=is_twin), reasons, 1.0).verdict is verdict
+
+
+def test_what_was_open_before_a_bundle_was_touched_is_no_alarm() -> None:
+    result = judge_reasons(case(is_twin=True), ("COR005",), 1.0, open_before=frozenset({"COR005"}))
+    assert (result.verdict, result.fired) == (CaseVerdict.CLEAN, ())
+
+
+def test_a_forger_who_closes_an_open_check_has_escaped() -> None:
+    fault = case(expected=("COR005",))
+    assert judge_reasons(fault, (), 1.0, open_before=frozenset({"COR005"})).verdict is CaseVerdict.ESCAPED
+
+
+def test_a_fault_that_no_check_could_find_escapes_whatever_fails() -> None:
+    fault = case(expected=(), escapes="issue 10")
+    assert result_of(fault, judgement(ISO001=Outcome.FAIL), 1.0).verdict is CaseVerdict.ESCAPED
+    assert judge_reasons(fault, ("ISO001",), 1.0).verdict is CaseVerdict.ESCAPED
+
+
+def report(*cases: CaseResult) -> SelftestReport:
+    return SelftestReport(
+        recorded_at="2026-01-01T00:00:00Z",
+        hardware="a CPU",
+        harness_version="0",
+        commit="c" * 40,
+        cases=cases,
+        detection=rate(*count_detected(cases)),
+        false_alarm=rate(*count_false_alarms(cases)),
+    )
+
+
+FAULT, TWIN = case(), case(is_twin=True)
+
+
+def test_what_was_not_run_counts_for_no_rate() -> None:
+    found = report(answer(FAULT, CaseVerdict.NOT_RUN), answer(TWIN, CaseVerdict.NOT_RUN))
+    assert (found.detection.n, found.false_alarm.n) == (0, 0)
+
+
+def test_a_broken_case_counts_as_not_detected() -> None:
+    assert count_detected([answer(FAULT, CaseVerdict.ERROR)]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "twin", "code"),
+    [
+        (CaseVerdict.DETECTED, CaseVerdict.CLEAN, ExitCode.ADMIT),
+        (CaseVerdict.ESCAPED, CaseVerdict.CLEAN, ExitCode.REJECT),
+        (CaseVerdict.DETECTED, CaseVerdict.FALSE_ALARM, ExitCode.REJECT),
+        (CaseVerdict.DETECTED, CaseVerdict.ERROR, ExitCode.HARNESS),
+        (CaseVerdict.NOT_RUN, CaseVerdict.NOT_RUN, ExitCode.ADMIT),
+    ],
+)
+def test_an_escape_or_a_false_alarm_ends_it_with_one(
+    fault: CaseVerdict, twin: CaseVerdict, code: ExitCode
+) -> None:
+    assert exit_code_of(report(answer(FAULT, fault), answer(TWIN, twin))) is code
+
+
+def test_a_known_escape_is_counted_and_said_but_no_surprise() -> None:
+    found = report(answer(case(escapes="issue 8"), CaseVerdict.ESCAPED), answer(TWIN, CaseVerdict.CLEAN))
+    assert (found.detection.hits, found.detection.n, exit_code_of(found)) == (0, 1, ExitCode.ADMIT)
+    assert "issue 8" in render_table(found)
+
+
+def test_the_table_says_date_hardware_and_both_rates_with_their_intervals() -> None:
+    text = render_table(report(answer(FAULT, CaseVerdict.DETECTED), answer(TWIN, CaseVerdict.CLEAN)))
+    assert all(
+        part in text
+        for part in ("2026-01-01", "a CPU", "Detected: 1 of 1 (", "to 100%", "False alarms: 0 of 1 (0% to")
+    )

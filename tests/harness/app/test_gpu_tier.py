@@ -1,0 +1,196 @@
+"""Laws of the gpu tier, without a GPU: what it would run, what it records, and what a failure leaves."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from harness.app import gpu_tier
+from harness.app.cpu_tier import CpuRun
+from harness.app.gpu_tier import GRAPHS, collect_gpu_tier, graph_engine, graph_scenario, plan_gpu
+from harness.app.probes import ProbeRun
+from harness.app.recorder import Progress, Recorder
+from harness.app.validate import collect_tiers
+from harness.config import load_manifest
+from harness.engine.probe.process import ProbeProcess
+from harness.model.change import Change
+from harness.model.evidence import AnyEvidence, CapturedPointersEvidence, DefaultOffEvidence, GapEvidence
+from harness.model.probe import ProbePlan
+from harness.model.words import Tier
+
+MANIFEST = load_manifest((Path(__file__).resolve().parents[3] / "fasttrack.toml").read_bytes())
+CHANGE = Change(base="a" * 40, merge_base="a" * 40, head="b" * 40, head_subject="made")
+
+
+@dataclass(slots=True)
+class Kept:
+    """An evidence store in memory."""
+
+    records: list[AnyEvidence] = field(default_factory=list)
+
+    def add(self, record: AnyEvidence) -> str:
+        self.records.append(record)
+        return record.id
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> CpuRun:
+    """A run whose base has no model and whose checkpoint is built by nothing."""
+    for name in ("base", "head", "work"):
+        (tmp_path / name).mkdir()
+    nano = MANIFEST.nano_model.model_copy(update={"build": ("-c", "pass")})
+    models = MANIFEST.models.model_copy(update={"nano": nano})
+    return CpuRun(
+        manifest=MANIFEST.model_copy(update={"models": models}),
+        recorder=Recorder(sink=Kept(), progress=Progress(quiet=True)),
+        import_path=tmp_path / "head",
+        base_path=tmp_path / "base",
+        change=CHANGE,
+        workdir=tmp_path / "work",
+        data_root=tmp_path,
+        tasks_root=tmp_path,
+    )
+
+
+PROGRAM = """
+import json, pathlib, sys
+plan = pathlib.Path(sys.argv[1])
+folder = plan.parent
+settings = json.loads((folder / "trace.json").read_text())
+header = {"kind": "header", "nonce": settings["nonce"], "pid": 1}
+(folder / "1.jsonl").write_text(json.dumps(header) + "\\n")
+records = [{"kind": "started", "name": e["name"], "ready_s": 1.0, "caches_prefixes": False}
+           for e in json.loads(plan.read_text())["engines"]]
+graph = {"name": "graph 0", "num_kernels": 2, "num_addresses": 3, "num_replays": 4, "num_replays_after_largest": 4,
+         "num_replays_after_eager": 1}
+if GRAPHS:
+    records.append({"kind": "graphs", "engine": "graphs", "graphs": [graph], "losses": [], "planted_loss_seen": True})
+lines = [json.dumps(r) + "\\n" for r in [*records, {"kind": "end"}]]
+(folder / "probe.records").write_text("".join(lines))
+"""
+
+
+def programs(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """Puts a program in the driver's place."""
+
+    def made(run: ProbeRun, name: str, plan: ProbePlan) -> ProbeProcess:
+        process = new_process(run, name, plan)
+        return ProbeProcess(process.spec, plan, program=(sys.executable, "-S", "-c", program))
+
+    new_process = gpu_tier.new_process
+    monkeypatch.setattr(gpu_tier, "new_process", made)
+
+
+def gaps_of(run: CpuRun) -> dict[str, GapEvidence]:
+    return {r.what: r for r in run.recorder.records if isinstance(r, GapEvidence)}
+
+
+def test_graphs_and_both_commits_are_recorded_at_the_gpu_tier(
+    run: CpuRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs(monkeypatch, PROGRAM.replace("GRAPHS", "True"))
+    collect_gpu_tier(run)
+    (graphs,) = run.recorder.evidence.of(CapturedPointersEvidence, tier=Tier.GPU)
+    assert (graphs.graphs[0].num_addresses, graphs.planted_loss_seen) == (3, True)
+    assert {r.side for r in run.recorder.evidence.of(DefaultOffEvidence, tier=Tier.GPU)} == {"base", "head"}
+
+
+def test_what_cannot_be_collected_yet_is_a_gap(run: CpuRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs(monkeypatch, PROGRAM.replace("GRAPHS", "True"))
+    collect_gpu_tier(run)
+    assert gaps_of(run).keys() == {"timing"}
+    assert not gaps_of(run)["timing"].broke
+
+
+@pytest.mark.parametrize(
+    ("program", "missing"),
+    [
+        ("raise RuntimeError('no CUDA device')", set(gpu_tier.NEEDS.values())),
+        (PROGRAM.replace("GRAPHS", "False"), {gpu_tier.NEEDS["candidate"]}),
+    ],
+    ids=["every process fails", "no graphs"],
+)
+def test_a_process_that_shows_nothing_leaves_a_gap_that_broke(
+    run: CpuRun, monkeypatch: pytest.MonkeyPatch, program: str, missing: set[str]
+) -> None:
+    programs(monkeypatch, program)
+    collect_gpu_tier(run)
+    gaps = gaps_of(run)
+    assert {what for what, gap in gaps.items() if gap.broke} == missing
+
+
+def test_every_size_of_a_graph_is_replayed_before_and_after_an_eager_step() -> None:
+    """Told without an engine: a request takes one step for its prompt and one for each further token."""
+    scenario, most = graph_scenario(9, 2048), 9
+    batches: Counter[int] = Counter()
+    prompts: Counter[int] = Counter()
+    decoding: Counter[int] = Counter()
+    for event in scenario.events:
+        for request in event.add:
+            for step in range(1, request.max_tokens):
+                decoding[event.before_step + step] += 1
+            if request.num_tokens is not None:
+                prompts[request.num_tokens] += 1
+    batches.update(decoding.values())
+    assert {size: batches[size] for size in range(1, most + 1)} == dict.fromkeys(range(1, most + 1), 2)
+    assert {size: prompts[size] for size in range(1, most + 1)} == dict.fromkeys(range(1, most + 1), 2)
+    assert [n for n in prompts if n > most] == [gpu_tier.EAGER_TOKENS]
+
+
+def test_prompts_of_a_graphs_size_have_their_steps_to_themselves() -> None:
+    scenario = graph_scenario(9, 2048)
+    last_decode = max(
+        event.before_step + request.max_tokens - 1 for event in scenario.events[:1] for request in event.add
+    )
+    assert last_decode < min(event.before_step for event in scenario.events[1:])
+
+
+def test_the_candidate_has_a_graph_for_each_batch_of_its_scope_and_one_more() -> None:
+    engine = graph_engine(MANIFEST)
+    at = engine.args.index("--cudagraph-capture-sizes")
+    assert engine.args[at + 1 : at + 2 + MANIFEST.scope.max_batch] == tuple("123456789")
+    assert "--enforce-eager" not in engine.args
+    assert json.dumps({MANIFEST.switch.key: MANIFEST.switch.on}) in engine.args
+
+
+def test_base_and_head_run_the_same_plan_with_the_switch_unset(run: CpuRun, tmp_path: Path) -> None:
+    probes = ProbeRun(
+        manifest=MANIFEST,
+        recorder=run.recorder,
+        head_path=run.import_path,
+        base_path=run.base_path,
+        change=CHANGE,
+        model_dir=tmp_path,
+        workdir=tmp_path,
+        tier=Tier.GPU,
+    )
+    plans = plan_gpu(probes)
+    assert plans["base"] == plans["head"]
+    assert all(e.watches_graphs and e.takes_snapshot for e in plans["head"].engines)
+    assert not any("--additional-config" in e.args for e in plans["head"].engines)
+    assert [e.name for e in plans["candidate"].engines] == [GRAPHS]
+
+
+@pytest.mark.parametrize("able", [True, False])
+def test_the_tier_is_collected_where_the_machine_can_and_leaves_a_gap_elsewhere(
+    run: CpuRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, able: bool
+) -> None:
+    collected: list[object] = []
+    # The package exports the function of this name, too.
+    module = importlib.import_module("harness.app.validate")
+    monkeypatch.setattr(
+        module, "can_run", lambda tier: (able and tier is Tier.GPU, f"no {tier} on this machine")
+    )
+    monkeypatch.setattr(module, "run_cpu_tier", lambda *arguments: collected.append(arguments[-2:]))
+    question = SimpleNamespace(policy=SimpleNamespace(required={}), manifest=MANIFEST)
+    options = SimpleNamespace(change=SimpleNamespace(tier=Tier.GPU), out=tmp_path)
+    collect_tiers(question, options, run.recorder, lambda _: None)  # type: ignore[arg-type]
+    assert collected == ([(collect_gpu_tier, Tier.GPU)] if able else [])
+    assert ("tier gpu" in gaps_of(run)) is not able

@@ -1,0 +1,165 @@
+"""Laws of reading captured graphs, with a made driver that lays parameters out in memory as NVIDIA's does."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.engine.probe.cuda_graphs import hook_graphs, nodes_of
+from harness.engine.probe.graph_watch import GraphNode, GraphWatch
+
+OK, END, REFUSED = "success", "invalid value", "not permitted"
+
+
+@dataclass
+class MadeKernel:
+    """A launch with parameters of these bytes."""
+
+    name: str
+    parameters: Sequence[bytes]
+    is_packed: bool = False
+    kept: list[Any] = field(default_factory=list)
+    func: int = 1
+
+    @property
+    def offsets(self) -> list[int]:
+        return [sum(-(-len(p) // 8) * 8 for p in self.parameters[:i]) for i in range(len(self.parameters))]
+
+    def keep(self, data: bytes) -> int:
+        buffer = ctypes.create_string_buffer(data, max(8, len(data)))
+        self.kept.append(buffer)
+        return ctypes.addressof(buffer)
+
+    @property
+    def kernelParams(self) -> int:
+        if self.is_packed:
+            return 0
+        slots = [self.keep(p) for p in self.parameters]
+        return self.keep(b"".join(s.to_bytes(8, "little") for s in slots))
+
+    @property
+    def extra(self) -> int:
+        if not self.is_packed:
+            return 0
+        packed = b"".join(p.ljust(-(-len(p) // 8) * 8, b"\0") for p in self.parameters)
+        options = (2, self.keep(len(packed).to_bytes(8, "little")), 1, self.keep(packed), 0, 0)
+        return self.keep(b"".join(o.to_bytes(8, "little") for o in options))
+
+
+class MadeDriver:
+    """Graphs by handle: lists of ("kernel", MadeKernel), ("memcpy", source, target), ("memset", at), ("graph", h)."""
+
+    CUresult = SimpleNamespace(CUDA_SUCCESS=OK, CUDA_ERROR_INVALID_VALUE=END)
+    CUgraphNodeType = SimpleNamespace(
+        CU_GRAPH_NODE_TYPE_KERNEL="kernel",
+        CU_GRAPH_NODE_TYPE_MEMCPY="memcpy",
+        CU_GRAPH_NODE_TYPE_MEMSET="memset",
+        CU_GRAPH_NODE_TYPE_GRAPH="graph",
+    )
+
+    def __init__(self, graphs: dict[int, list[tuple[Any, ...]]], refuses: str = "") -> None:
+        self.graphs = graphs
+        self.refuses = refuses
+
+    def cuGraphGetNodes(self, graph: int, count: int) -> tuple[Any, ...]:
+        nodes = self.graphs[graph]
+        return OK, nodes[:count], len(nodes)
+
+    def cuGraphNodeGetType(self, node: tuple[Any, ...]) -> tuple[Any, ...]:
+        return OK, node[0]
+
+    def cuGraphKernelNodeGetParams(self, node: tuple[Any, ...]) -> tuple[Any, ...]:
+        self.kernel = node[1]
+        return (REFUSED, None) if self.refuses else (OK, self.kernel)
+
+    def cuFuncGetName(self, _: int) -> tuple[Any, ...]:
+        return OK, self.kernel.name.encode()
+
+    def cuFuncGetParamInfo(self, _: int, index: int) -> tuple[Any, ...]:
+        if index >= len(self.kernel.parameters):
+            return END, 0, 0
+        return OK, self.kernel.offsets[index], len(self.kernel.parameters[index])
+
+    def cuGraphMemcpyNodeGetParams(self, node: tuple[Any, ...]) -> tuple[Any, ...]:
+        return OK, SimpleNamespace(srcDevice=node[1], dstDevice=node[2])
+
+    def cuGraphMemsetNodeGetParams(self, node: tuple[Any, ...]) -> tuple[Any, ...]:
+        return OK, SimpleNamespace(dst=node[1])
+
+    def cuGraphChildGraphNodeGetGraph(self, node: tuple[Any, ...]) -> tuple[Any, ...]:
+        return OK, node[1]
+
+
+def words(*values: int) -> bytes:
+    return b"".join(value.to_bytes(8, "little") for value in values)
+
+
+@pytest.mark.parametrize("is_packed", [False, True], ids=["by pointer", "packed"])
+def test_every_whole_word_of_every_parameter_is_read(is_packed: bool) -> None:
+    parameters = [words(0x7F0000001000), b"\x07\0\0\0", words(0x7F0000002000, 5, 0x7F0000003000)]
+    kernel = MadeKernel("gemm", parameters, is_packed)
+    (node,) = nodes_of(1, MadeDriver({1: [("kernel", kernel)]}))
+    assert node == GraphNode(name="gemm", words=(0x7F0000001000, 0x7F0000002000, 5, 0x7F0000003000))
+
+
+def test_copies_fills_and_child_graphs_are_nodes_too() -> None:
+    graphs = {
+        1: [("memcpy", 0x1000, 0x2000), ("graph", 2), ("empty",)],
+        2: [("memset", 0x3000)],
+    }
+    assert list(nodes_of(1, MadeDriver(graphs))) == [
+        GraphNode(name="memcpy", words=(0x1000, 0x2000)),
+        GraphNode(name="memset", words=(0x3000,)),
+    ]
+
+
+def test_an_empty_graph_has_no_nodes() -> None:
+    assert list(nodes_of(1, MadeDriver({1: []}))) == []
+
+
+def test_a_node_that_cannot_be_read_is_not_one_without_addresses() -> None:
+    driver = MadeDriver({1: [("kernel", MadeKernel("gemm", []))]}, refuses="kernel")
+    with pytest.raises(RuntimeError, match="cuGraphKernelNodeGetParams failed: not permitted"):
+        list(nodes_of(1, driver))
+
+
+class MadeGraph:
+    """A graph class with PyTorch's methods."""
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        self.keep_graph = keep_graph
+        self.calls: list[str] = []
+
+    def capture_end(self) -> None:
+        self.calls.append("ended")
+
+    def instantiate(self) -> None:
+        self.calls.append("instantiated")
+
+    def replay(self) -> None:
+        self.calls.append("replayed")
+
+
+def test_a_hooked_graph_is_kept_watched_and_let_go_of() -> None:
+    class Quiet:
+        def events(self) -> list[Any]:
+            return []
+
+    watch = GraphWatch(Quiet(), lambda graph: [GraphNode(name="k", words=())] if graph.keep_graph else [])
+    hook_graphs(MadeGraph, watch, lambda: 4)
+    graph = MadeGraph()
+    graph.capture_end()
+    graph.replay()
+    assert graph.calls == ["ended", "instantiated", "replayed"]
+    assert [(g.name, g.num_kernels, g.num_replays) for g in watch.pointers.graphs] == [
+        ("graph 0 (4 tokens)", 1, 1)
+    ]
+    del graph
+    gc.collect()
+    assert watch.num_graphs == 0
