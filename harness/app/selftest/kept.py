@@ -104,7 +104,9 @@ class KeptRuns:
 
     def collect_case(self, run: CpuRun, changed: frozenset[str]) -> None:
         """The candidate beside the kept twin and base; the twin anew where it imported what the case changes."""
-        probe, plans = probe_run(run, self._model), self._plans(run.manifest)
+        # Beside the clean run's, so that what they have in common, as a cache, is the same to both.
+        probe = replace(probe_run(run, self._model), workdir=self.folder / run.workdir.parent.name)
+        plans = self._plans(run.manifest)
         twin = self.done.get("twin")
         is_touched = twin is None or bool(_paths(twin.recording.ledger.imported) & changed)
         names = ("candidate", "twin") if is_touched else ("candidate",)
