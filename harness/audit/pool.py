@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -39,8 +40,11 @@ def audit_modules(
     timeout_s: float = TIMEOUT_S,
     done: Done | None = None,
 ) -> list[ModuleAudit]:
-    """The results of all modules, in their order. Call it from the main thread: the bound is a timer's signal."""
-    if len(modules) == 1:
+    """The results of all modules, in their order.
+
+    The bound is a timer's signal, which only a main thread gets: elsewhere even one module has a process of its own.
+    """
+    if len(modules) == 1 and threading.current_thread() is threading.main_thread():
         only = _bounded(modules[0], nvdisasm, timeout_s)
         if done is not None:
             done(0, only)

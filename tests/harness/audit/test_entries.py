@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +252,10 @@ def test_a_module_that_cannot_be_read_is_a_failure_of_its_own() -> None:
     good = Module(name="good", ptx=(Text(name="good", content=FOLDER / "hoisted_load_clean.ptx"),))
     broken, found = audit_modules([gone, good])
     assert broken.unread[0].broke and len(found.kernels) == 1
+
+
+def test_a_module_is_audited_from_any_thread() -> None:
+    good = Module(name="good", ptx=(Text(name="good", content=FOLDER / "hoisted_load_clean.ptx"),))
+    with ThreadPoolExecutor(1) as pool:
+        (found,) = pool.submit(audit_modules, [good]).result()
+    assert len(found.kernels) == 1 and not found.unread
