@@ -47,17 +47,39 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ruling:
+class Judged:
+    """The evidence that the gate judged, of replicates that of the worst, and what it came to."""
+
+    question: Question
+    records: tuple[AnyEvidence, ...]
+    judgement: Judgement
+    first: Bundle
+    """The bundle that the judgement is about as far as it is about one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling:
     """What the gate says."""
 
     verdict: Verdict
     code: ExitCode
+    about: str
+    """Of which change."""
     lines: tuple[str, ...]
+    """Why, a reason a line."""
     findings: tuple[Finding, ...]
     waivers: tuple[RuledWaiver, ...] = ()
+    judged: Judged | None = None
+    """None where a bundle was refused."""
 
 
 def gate(options: GateOptions) -> CommandResult:
+    """The ruling as text or JSON."""
+    ruling = rule(options)
+    return CommandResult(text=_render(ruling, options.output.format), exit_code=ruling.code)
+
+
+def rule(options: GateOptions) -> Ruling:
     """Decides; one bundle that does not fit leaves nothing to decide on."""
     terms = read_question(
         ChangeOptions(repo=options.repo, base=options.base, head=options.head, policy=options.policy)
@@ -73,18 +95,22 @@ def gate(options: GateOptions) -> CommandResult:
             parts += [part] if part else []
             problems += [(place.name, difference_finding(difference)) for difference in found]
     waivers, bad_waivers = _read_waivers(options.waivers)
+    ruled = None if problems else _rule(parts, terms, inward, waivers, now.date())
     problems += [(name, difference_finding(difference)) for name, difference in bad_waivers]
-    if problems:
-        ruling = _Ruling(
-            verdict=Verdict.UNDECIDED,
-            code=ExitCode.HARNESS,
-            lines=tuple(f"{name}: {finding.subject}: {finding.message}" for name, finding in problems),
-            findings=tuple(finding for _, finding in problems),
-        )
-    else:
-        ruling = _rule(parts, terms, inward, waivers, now.date())
-    change = f"change: {terms.change.merge_base[:12]}..{terms.change.head[:12]}"
-    return CommandResult(text=_render(ruling, change, options.output.format), exit_code=ruling.code)
+    if ruled is not None and not problems:
+        return ruled
+    return Ruling(
+        verdict=Verdict.UNDECIDED,
+        code=ExitCode.HARNESS,
+        about=_about(terms),
+        lines=tuple(f"{name}: {finding.subject}: {finding.message}" for name, finding in problems),
+        findings=tuple(finding for _, finding in problems),
+        judged=ruled.judged if ruled is not None else None,
+    )
+
+
+def _about(terms: Question) -> str:
+    return f"change: {terms.change.merge_base[:12]}..{terms.change.head[:12]}"
 
 
 def _read_part(
@@ -121,15 +147,16 @@ def _rule(
     inward: Sequence[InwardEvidence],
     waivers: Sequence[tuple[Waiver, PublicKey]],
     today: date,
-) -> _Ruling:
+) -> Ruling:
     """Judges every way to take each tier from one bundle; the worst counts, so that replicates must agree."""
     # Of bundles that say the same, the first stands for all: it is to be the one that is trusted most.
     parts = sorted(parts, key=lambda part: -level_of(part, terms).rank)
     bundles = [part.bundle for part in parts]
     signers = [[key.fingerprint for key in part.signers] for part in parts]
     choices = list_choices(bundles)
+    evidence = [_in_force(merged_records(bundles, choice, signers), inward) for choice in choices]
     judged = [
-        _judge(merged_records(bundles, choice, signers), terms, inward, bundles[0]) for choice in choices
+        decide(terms.manifest_text, terms.policy_text, bundles[0].change, records) for records in evidence
     ]
     open_checks = {
         c.check for judgement in judged for c in judgement.checks if c.required and not c.outcome.lets_through
@@ -149,17 +176,20 @@ def _rule(
     code = _code(verdict, judged[worst], waived)
     if distrusted and verdict is Verdict.ADMIT:
         verdict, code = Verdict.UNDECIDED, ExitCode.UNDECIDED
-    return _Ruling(
-        verdict=verdict, code=code, lines=tuple(lines), findings=judged[worst].findings, waivers=ruled
+    return Ruling(
+        verdict=verdict,
+        code=code,
+        about=_about(terms),
+        lines=tuple(lines),
+        findings=judged[worst].findings,
+        waivers=ruled,
+        judged=Judged(question=terms, records=evidence[worst], judgement=judged[worst], first=bundles[0]),
     )
 
 
-def _judge(
-    records: Sequence[AnyEvidence], terms: Question, inward: Sequence[InwardEvidence], first: Bundle
-) -> Judgement:
+def _in_force(records: Sequence[AnyEvidence], inward: Sequence[InwardEvidence]) -> tuple[AnyEvidence, ...]:
     """What the gate reads in its own repository, `inward`, stands for what the bundles say of it."""
-    kept = [record for record in records if not isinstance(record, InwardEvidence)]
-    return decide(terms.manifest_text, terms.policy_text, first.change, [*kept, *inward])
+    return (*(record for record in records if not isinstance(record, InwardEvidence)), *inward)
 
 
 def _without(summary: CheckSummary, waived: set[str]) -> CheckSummary:
@@ -244,13 +274,13 @@ def _is_replicated(
     return len(outcomes) == 1
 
 
-def _render(ruling: _Ruling, change: str, form: str) -> str:
+def _render(ruling: Ruling, form: str) -> str:
     if form != "json":
-        return "\n".join([f"gate: {ruling.verdict}", change, *ruling.lines])
+        return "\n".join([f"gate: {ruling.verdict}", ruling.about, *ruling.lines])
     document = {
         "schema_version": 1,
         "verdict": str(ruling.verdict),
-        "reason": " ".join([change, *ruling.lines]),
+        "reason": " ".join([ruling.about, *ruling.lines]),
         "findings": [f.model_dump(mode="json") for f in ruling.findings],
         "waivers": [
             {**r.waiver.model_dump(mode="json"), "signer": r.signer, "refusal": r.refusal}

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.app.gate import gate
+from harness.app.gate import rule
 from harness.app.gate_text import (
     Answer,
     render_annotations,
@@ -21,8 +21,7 @@ from harness.app.gate_text import (
     render_summary,
     render_title,
 )
-from harness.app.gate_view import view_at_gate
-from harness.app.validate import read_question
+from harness.app.gate_view import view_of
 from harness.config import DEFAULT_POLICY
 from harness.github.artifact import collect_bundles
 from harness.github.calls import CheckRun, Conclusion, GitHub, Output, PullRequest
@@ -35,12 +34,11 @@ from harness.github.sticky_comment import write_comment
 from harness.github.transport import GitHubError, Transport
 from harness.model.errors import ConfigurationError, FasttrackError
 from harness.model.words import ExitCode, Verdict
-from harness.options import ChangeOptions, CommandResult, GateOptions, OutputOptions
+from harness.options import CommandResult, GateOptions, OutputOptions
 from reports.job_summary import render_job_summary
 from reports.sarif import render_sarif
 
 _UNPROCESSABLE = 422
-_VERDICTS = {ExitCode.ADMIT: Verdict.ADMIT, ExitCode.REJECT: Verdict.REJECT}
 
 
 def publish(options: PublishOptions, *, clock: Clock | None = None) -> CommandResult:
@@ -106,7 +104,7 @@ class _Publisher:
     def _gate(self, bundles: Sequence[Path], pull: PullRequest) -> Answer:
         """The gate's word under the policy of the trusted checkout, never one of the pull request or of an old base."""
         policy = self.options.policy or self.options.repo / DEFAULT_POLICY
-        result = gate(
+        ruling = rule(
             GateOptions(
                 bundles=tuple(bundles),
                 repo=self.options.repo,
@@ -117,15 +115,11 @@ class _Publisher:
                 waivers=self.options.waivers,
             )
         )
-        _, about, *reasons = result.text.splitlines()
-        question = read_question(
-            ChangeOptions(repo=self.options.repo, base=pull.base.sha, head=self.event.head_sha, policy=policy)
-        )
         return Answer(
-            verdict=_VERDICTS.get(result.exit_code, Verdict.UNDECIDED),
-            code=result.exit_code,
-            lines=(*reasons, about),
-            view=view_at_gate(bundles, question, suspect=result.exit_code is ExitCode.HARNESS),
+            verdict=ruling.verdict,
+            code=ruling.code,
+            lines=tuple("\n".join((*ruling.lines, ruling.about)).splitlines()),
+            view=view_of(ruling.judged) if ruling.judged is not None else None,
             is_from_fork=pull.is_from_fork,
         )
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from bundles.reader import read_bundle
@@ -236,6 +237,7 @@ class Selftest:
         return out
 
 
+@cache
 def has_kernel_compiler(python: Path) -> bool:
     """Whether an interpreter can import the DSL in which kernels are written."""
     probe = [str(python), "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('cutlass') is None)"]

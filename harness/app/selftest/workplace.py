@@ -77,16 +77,20 @@ class Workplace:
 def _commit(repo: Path, patches: Sequence[Path], message: str) -> None:
     for patch in patches:
         try:
-            _git(repo, "apply", "--index", str(patch.resolve()))
+            _apply(repo, patch)
         except FasttrackError as error:
             raise FasttrackError("bad-patch", f"{patch} no longer fits: {error.message}") from error
     _git(repo, "commit", "--quiet", "--message", message)
 
 
+def _apply(repo: Path, patch: Path) -> None:
+    _git(repo, "apply", "--index", str(patch.resolve()))
+
+
 def _fits(repo: Path, patch: Path) -> bool:
     """Applies a patch, if it can be."""
     try:
-        _git(repo, "apply", "--index", str(patch.resolve()))
+        _apply(repo, patch)
     except FasttrackError:
         return False
     return True

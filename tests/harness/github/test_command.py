@@ -75,7 +75,7 @@ def test_a_crash_tells_nobody_the_token(
     workflow(monkeypatch, tmp_path, made, server)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setenv("FASTTRACK_DEBUG", "1" if debug else "")
-    monkeypatch.setattr("harness.app.publishing.gate", lambda _: 1 // 0)
+    monkeypatch.setattr("harness.app.publishing.rule", lambda _: 1 // 0)
     assert cli.main(["github", "publish", "--bundle", str(made[2])]) == ExitCode.HARNESS
     out = capsys.readouterr()
     crashes = "".join(file.read_text() for file in tmp_path.glob("fasttrack-crash-*"))

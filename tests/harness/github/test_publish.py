@@ -292,7 +292,7 @@ def test_a_pull_request_that_cannot_be_found_leaves_a_failed_check_run(
 def test_a_bug_in_the_judge_leaves_a_failed_check_run(
     bench: Bench, honest: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "gate", lambda _: 1 // 0)
+    monkeypatch.setattr(publishing, "rule", lambda _: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         bench.publish(*honest)
     assert bench.check["conclusion"] == "failure" and "broke" in bench.said
@@ -304,7 +304,7 @@ def test_an_interrupt_leaves_a_failed_check_run(
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(publishing, "gate", interrupt)
+    monkeypatch.setattr(publishing, "rule", interrupt)
     with pytest.raises(KeyboardInterrupt):
         bench.publish(*honest)
     assert bench.check["conclusion"] == "failure"
