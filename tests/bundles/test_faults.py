@@ -23,22 +23,10 @@ from bundles.layout import MANIFEST_JSON, SHA256SUMS
 from bundles.verify import verify_bundle
 from harness.model.errors import FasttrackError
 from harness.model.words import TrustLevel
-from tests.bundles.examples import decide_example, evidence_to_reject, plain_report, write_bundle
-from tests.bundles.folders import copy_of, edit, first_evidence, rehash
+from tests.bundles.examples import decide_example, plain_report
+from tests.bundles.folders import edit, first_evidence, rehash
 
 KEY = make_private_key()
-
-
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bundle") / "b"
-    write_bundle(folder, evidence_to_reject(), plain_report)
-    return folder
-
-
-@pytest.fixture
-def folder(original: Path, tmp_path: Path) -> Path:
-    return copy_of(original, tmp_path)
 
 
 def first_slug(bundle: Path) -> str:

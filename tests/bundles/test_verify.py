@@ -31,18 +31,6 @@ from tests.bundles.examples import (
 from tests.bundles.folders import copy_of, edit, first_evidence, rehash
 
 
-@pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("bundle") / "b"
-    write_bundle(folder, evidence_to_reject(), plain_report)
-    return folder
-
-
-@pytest.fixture
-def folder(original: Path, tmp_path: Path) -> Path:
-    return copy_of(original, tmp_path)
-
-
 def verify(folder: Path) -> VerifyResult:
     return verify_bundle(folder, decide_example, plain_report)
 
