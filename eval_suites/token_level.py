@@ -7,6 +7,7 @@ computed by the prefill path and say nothing about decode.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import ceil
 
 from eval_suites.suite import Suite, SuitePart
 from harness.model.completion import CompletionRequest
@@ -15,6 +16,8 @@ from harness.model.evaluation import SuiteItem
 TOP_LOGPROBS = 20
 NUM_LENGTHS = 8
 """Different lengths of the greedy continuations."""
+TOKENS_TOGETHER = 96
+"""At a concurrency: some more than the 64 at a batch that policies ask for by default."""
 
 TokenIds = tuple[int, ...]
 
@@ -83,12 +86,15 @@ def teacher_forced_suite(
 ) -> Suite:
     """Every prompt's continuation forced at every concurrency.
 
-    At each, as many as fill a batch start together, so that it occurs; the others join and leave as they come.
+    At each, so many full batches start together that `TOKENS_TOGETHER` tokens come of steps of that size on any
+    machine, if there are prompts enough; the others join and leave as they come.
     """
     parts = []
     for concurrency in concurrencies:
         requests = forced_requests(prompts, continuations, concurrency=concurrency)
-        first, others = requests[:concurrency], requests[concurrency:]
+        steps = min((r.max_tokens - 1 for r in requests), default=0)
+        num_batches = ceil(TOKENS_TOGETHER / (concurrency * max(1, steps)))
+        first, others = requests[: num_batches * concurrency], requests[num_batches * concurrency :]
         parts.append(SuitePart(concurrency=concurrency, requests=first, together=concurrency > 1))
         parts.append(SuitePart(concurrency=concurrency, requests=others))
     return Suite(name="teacher_forced", parts=tuple(part for part in parts if part.requests), seed=seed)

@@ -7,21 +7,21 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from threading import Semaphore
 from typing import Any
 
 import httpx2
 
 from harness.engine.answer import Answer, parse_json
+from harness.engine.hold import held_engine
 from harness.engine.server import ArmServer
 from harness.model.completion import Completer, CompletionRequest
 from harness.model.evaluation import ChatMessage, SuiteItem
 
-HOLD_S = 0.6
-"""Time for a few requests to reach the engine on a busy machine."""
-HOLD_TRAVELS_S = 0.1
-"""Time for the hold itself to reach it."""
+SEND_S = 10.0
+"""For a request to leave this machine's process."""
 
 
 class CompletionClient(Completer):
@@ -46,20 +46,16 @@ class CompletionClient(Completer):
         in_flight = max(1, min(concurrency, len(requests)))
         pool = ThreadPoolExecutor(in_flight, thread_name_prefix="completion")
         try:
-            with self._held() if together else nullcontext():
-                futures = [pool.submit(self._complete, r, in_flight, suite) for r in requests]
-                return tuple(f.result() for f in futures)
+            sent = Semaphore(0)
+            with held_engine(self._server) if together else nullcontext():
+                futures = [pool.submit(self._complete, r, in_flight, suite, sent) for r in requests]
+                if together:
+                    deadline = time.monotonic() + SEND_S
+                    for _ in range(in_flight):
+                        sent.acquire(timeout=max(0.0, deadline - time.monotonic()))
+            return tuple(f.result() for f in futures)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        """The engine makes no step while the first requests travel to it."""
-        with ThreadPoolExecutor(1, thread_name_prefix="hold") as pool:
-            hold = pool.submit(self._server.rpc, "fasttrack_hold", str(HOLD_S))
-            wait([hold], timeout=HOLD_TRAVELS_S)
-            yield
-            hold.result()
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         """The served model's tokens of `text`, no special tokens added; raises EngineError."""
@@ -89,12 +85,14 @@ class CompletionClient(Completer):
         """Closes the connections."""
         self._http.close()
 
-    def _complete(self, request: CompletionRequest, concurrency: int, suite: str) -> SuiteItem:
+    def _complete(
+        self, request: CompletionRequest, concurrency: int, suite: str, sent: Semaphore
+    ) -> SuiteItem:
         request_id = f"{re.sub(r'[^A-Za-z0-9]+', '_', suite)}-{self._mark}-{next(self._serial)}r"
         body = render_body(request, self._server.spec.served_model_name)
         answer = Answer()
         try:
-            self._send(request, body, request_id, answer)
+            self._send(request, body, request_id, answer, sent)
         except httpx2.TransportError as error:
             self._server.check()
             message = f"The request {request.item!r} failed: {type(error).__name__}."
@@ -102,13 +100,25 @@ class CompletionClient(Completer):
         return answer.item(request, request_id, concurrency)
 
     def _send(
-        self, request: CompletionRequest, body: Mapping[str, Any], request_id: str, answer: Answer
+        self,
+        request: CompletionRequest,
+        body: Mapping[str, Any],
+        request_id: str,
+        answer: Answer,
+        sent: Semaphore,
     ) -> None:
+        """Releases `sent` once the whole request has been written to the connection."""
+
+        def trace(event: str, _: Mapping[str, Any]) -> None:
+            if event == "http11.send_request_body.complete":
+                sent.release()
+
         started = time.perf_counter()
         headers = {"X-Request-Id": request_id}
         path = "/v1/chat/completions" if request.messages else "/v1/completions"
         url = f"{self._server.base_url}{path}"
-        with self._http.stream("POST", url, json=body, headers=headers) as response:
+        extensions = {"trace": trace}
+        with self._http.stream("POST", url, json=body, headers=headers, extensions=extensions) as response:
             if response.status_code != 200:
                 answer.error = (
                     f"HTTP {response.status_code}: {response.read().decode(errors='replace')[:2000]}"

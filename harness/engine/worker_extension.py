@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from harness.engine.tracer import Tracer, active
 
-MAX_HOLD_S = 5.0
+HOLD_BEGUN, HOLD_ENDED = "begun", "ended"
+"""Files in a hold's folder: the worker says that it holds the engine, the client that it may go on."""
+MAX_HOLD_S = 30.0
+"""The worker lets go by itself after this long."""
 
 
 class FasttrackWorkerExtension:
@@ -39,9 +43,13 @@ class FasttrackWorkerExtension:
         perturber.switch(float(amplitude), int(seed), targets)
         return {"num_perturbed_calls": num_calls}
 
-    def fasttrack_hold(self, seconds: str) -> dict[str, Any]:
-        """Keeps the engine from its next step for so long: requests that come meanwhile start in one step."""
-        time.sleep(min(float(seconds), MAX_HOLD_S))
+    def fasttrack_hold(self, folder: str) -> dict[str, Any]:
+        """Keeps the engine from its next step until the client says so in `folder` (`harness.engine.hold`)."""
+        begun, ended = Path(folder, HOLD_BEGUN), Path(folder, HOLD_ENDED)
+        begun.touch()
+        deadline = time.monotonic() + MAX_HOLD_S
+        while begun.exists() and not ended.exists() and time.monotonic() < deadline:
+            time.sleep(0.005)
         return {"num_steps": _tracer().steps.num_steps}
 
     def fasttrack_coverage_stop(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 from eval_suites.features import SCHEMAS, full_context_suite, sampling_suite, structured_suite
 from eval_suites.prompts import long_prompt, select_prompts
 from eval_suites.suite import Suite, SuitePart, run_suite
-from eval_suites.token_level import continuations_of, greedy_suite, teacher_forced_suite
+from eval_suites.token_level import TOKENS_TOGETHER, continuations_of, greedy_suite, teacher_forced_suite
 from harness.model.completion import CompletionRequest
 from harness.model.evaluation import SuiteItem
 
@@ -73,10 +73,25 @@ def test_slices_of_a_part_are_whole_waves_so_that_the_batch_stays_full() -> None
 def test_forcing_walks_the_baselines_own_continuation_of_the_same_prompt() -> None:
     greedy = run_suite(greedy_suite(PROMPTS, concurrencies=(1,), num_tokens=4, seed=0), EchoCompleter())
     forced = teacher_forced_suite(PROMPTS, continuations_of(greedy), concurrencies=(2,), seed=0)
-    parts = forced.parts
-    assert [r.force_token_ids for part in parts for r in part.requests] == list(PROMPTS)
-    # As many as fill the batch start together, so that it occurs.
-    assert [(len(part.requests), part.together) for part in parts] == [(2, True), (1, False)][: len(parts)]
+    assert [r.force_token_ids for part in forced.parts for r in part.requests] == list(PROMPTS)
+
+
+@pytest.mark.parametrize("concurrency", [2, 8])
+def test_forcing_starts_enough_full_batches_together_to_fill_the_batchs_quota(concurrency: int) -> None:
+    continuations = {index: tuple(range(9)) for index in range(40)}
+    prompts = tuple((index,) for index in range(40))
+    parts = teacher_forced_suite(prompts, continuations, concurrencies=(concurrency,), seed=0).parts
+    (together,) = (part.requests for part in parts if part.together)
+    # The first token of a request is its prefill's.
+    tokens = [len(r.force_token_ids) - 1 for r in together]
+    assert len(tokens) % concurrency == 0
+    assert TOKENS_TOGETHER <= sum(tokens) < TOKENS_TOGETHER + concurrency * 8
+    assert sum(len(part.requests) for part in parts) == 40
+
+
+def test_forcing_one_by_one_needs_no_start_together() -> None:
+    parts = teacher_forced_suite(PROMPTS, {0: (1, 2)}, concurrencies=(1,), seed=0).parts
+    assert [part.together for part in parts] == [False]
 
 
 def test_a_failed_baseline_answer_leaves_no_continuation_to_force() -> None:

@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
@@ -19,6 +19,7 @@ import pytest
 from harness.engine.arm_spec import ArmSpec
 from harness.engine.client import CompletionClient
 from harness.engine.coverage_reader import read_coverage
+from harness.engine.hold import held_engine
 from harness.engine.ledger_reader import LedgerReading, read_ledger
 from harness.engine.server import ArmServer
 from harness.model.completion import CompletionRequest
@@ -201,15 +202,13 @@ def test_an_aborted_request_leaves_the_ledger_whole(server: ArmServer, client: C
     url = f"{server.base_url}/v1/completions"
     body = {"model": server.spec.served_model_name, "prompt": [1], "max_tokens": 500, "stream": True}
     body |= {"ignore_eos": True}
-    with ThreadPoolExecutor(1) as pool:
-        with (
-            httpx2.Client(trust_env=False) as http,
-            http.stream("POST", url, json=body, headers={"X-Request-Id": "abortedr"}) as answer,
-        ):
-            next(answer.iter_lines())
-            hold = pool.submit(server.rpc, "fasttrack_hold", "2")
-            wait([hold], timeout=0.3)
-        hold.result()
+    with (
+        ExitStack() as held,
+        httpx2.Client(trust_env=False) as http,
+        http.stream("POST", url, json=body, headers={"X-Request-Id": "abortedr"}) as answer,
+    ):
+        next(answer.iter_lines())
+        held.enter_context(held_engine(server))
     client.complete(CompletionRequest(item="after", prompt_token_ids=(1, 2), max_tokens=3))
     rows = ledger(server).rows
     num_steps = sum(belongs_to(r.request_id, "abortedr") for row in rows for r in row.requests)
