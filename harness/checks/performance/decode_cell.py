@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from statistics import fmean
 from harness.checks.joins.ruling import Ruling
 from harness.checks.joins.token_steps import TokenStep, TokenSteps, count_token_steps, index_token_steps
 from harness.model.evaluation import SuiteItem
-from harness.model.evidence import EvidenceSet, TimingBlock, TimingEvidence
+from harness.model.evidence import EvidenceSet, LedgerEvidence, TimingBlock, TimingEvidence
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
 from harness.model.words import Arm, Outcome
@@ -69,7 +70,9 @@ def measure_cell(
             return Ruling(
                 outcome=Outcome.NOT_RUN, message=f"There is no ledger of the {arm} arm to time it by."
             )
-        ids = (item.request_id for block in cell.blocks if block.arm is arm for item in block.items)
+        ids = [item.request_id for block in cell.blocks if block.arm is arm for item in block.items]
+        if unlisted := find_unlisted(cell, arm, ledger, ids):
+            return unlisted
         steps[arm] = index_token_steps(ledger, manifest, ids)
     fallback = find_fallback(cell, steps, policy)
     if fallback is not None:
@@ -146,6 +149,24 @@ def find_design_fault(cell: TimingEvidence, policy: Policy) -> Ruling | None:
     if not cell.hardware:
         return _void(Outcome.INCONCLUSIVE, f"{cell.cell}: the record does not name the hardware.")
     return None
+
+
+def find_unlisted(
+    cell: TimingEvidence, arm: Arm, ledger: LedgerEvidence, listed: Sequence[str]
+) -> Ruling | None:
+    """Requests that the engine served under the cell's name and that none of its blocks holds."""
+    names = "|".join(sorted({re.escape(request_id.rpartition("-")[0]) for request_id in listed}))
+    of_cell = re.compile(rf"(?:cmpl-|chatcmpl-)?((?:{names})-\d+r)(?:-.*)?")
+    served = {r.request_id for row in ledger.rows for r in row.requests}
+    unlisted = {m[1] for request_id in served if (m := of_cell.fullmatch(request_id))} - set(listed)
+    if not unlisted:
+        return None
+    return _void(
+        Outcome.INCONCLUSIVE,
+        f"{cell.cell}: the ledger of {arm} holds {len(unlisted)} requests of this cell that are in no block of it.",
+        "Record every block: which ones count is not to be chosen.",
+        sorted(unlisted),
+    )
 
 
 def find_answer_fault(cell: TimingEvidence) -> Ruling | None:

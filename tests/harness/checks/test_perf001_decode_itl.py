@@ -109,6 +109,16 @@ def test_pairs_that_were_taken_out_are_missed_by_their_places_in_time() -> None:
     )
 
 
+def test_pairs_that_were_taken_out_and_the_rest_renumbered_are_missed_by_the_ledger() -> None:
+    def chosen(blocks: Blocks) -> Blocks:
+        kept = [b for b in blocks if b.pair != 2]
+        return [b.model_copy(update={"position": i}) for i, b in enumerate(kept)]
+
+    finding = with_blocks(chosen)
+    assert finding.outcome is Outcome.INCONCLUSIVE
+    assert "the ledger of baseline holds 8 requests of this cell that are in no block of it" in finding.message
+
+
 def test_four_pairs_are_too_few_and_the_finding_says_how_many_are_missing() -> None:
     finding = with_blocks(lambda blocks: [b for b in blocks if b.pair < 4])
     assert finding.outcome is Outcome.INCONCLUSIVE and finding.advice == "Collect 1 more pairs."
