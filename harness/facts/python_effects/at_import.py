@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 from harness.facts.python_effects.operators import is_builtin
 from harness.facts.python_effects.scopes import Site
-from harness.facts.python_effects.values import Made, OwnClass, OwnInstance, Values, dotted_names, texts
+from harness.facts.python_effects.values import (
+    Made,
+    OwnClass,
+    OwnInstance,
+    Values,
+    dotted_names,
+    paths,
+    texts,
+)
 from harness.model.effects import EffectKind
 
 if TYPE_CHECKING:
@@ -38,9 +46,8 @@ def done_at_import(
         return
     owner = resolver.evaluate(call.func.value, site)
     if call.func.attr in _WRITING:
-        for value in owner:
-            if isinstance(value, Made) and value.name.startswith("pathlib."):
-                yield EffectKind.FILES, f"{value.name}.{call.func.attr}"
+        for name in sorted(path.name for path in paths(owner)):
+            yield EffectKind.FILES, f"{name}.{call.func.attr}"
     if call.func.attr in _ENTERING:
         if call.func.attr == "enter_context":
             owner = resolver.evaluate(call.args[0], site) if call.args else frozenset()

@@ -11,6 +11,7 @@ from harness.facts.python_effects.values import (
     Builtin,
     Constant,
     Imported,
+    Made,
     Namespace,
     OwnClass,
     OwnFunction,
@@ -19,6 +20,7 @@ from harness.facts.python_effects.values import (
     Shared,
     Value,
     Values,
+    paths,
 )
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ def attribute_of(resolver: Resolver, value: Value, name: str) -> Values:
             found = _of_class(resolver, own, name)
             return _read_properties(resolver, found) if isinstance(value, OwnInstance) else found
         case Bases() if name == "mro":
+            return frozenset({value})
+        case Made() if name == "parent" and paths(frozenset({value})):
             return frozenset({value})
         case OwnFunction(module=module) if name == "__globals__":
             return frozenset({OwnModule(module)})

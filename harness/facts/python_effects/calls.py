@@ -25,6 +25,7 @@ from harness.facts.python_effects.values import (
     Shared,
     Value,
     Values,
+    paths,
     texts,
     union,
 )
@@ -51,6 +52,10 @@ _GIVES_BACK = {
     "functools.update_wrapper": 0,
 }
 """Functions that return one of their arguments as it is, or what stands for it, and its position."""
+_PATH_METHODS = frozenset(
+    {"joinpath", "resolve", "absolute", "expanduser", "with_name", "with_suffix", "with_stem", "relative_to"}
+)
+"""Methods of a path that give another path."""
 _VIEWS = frozenset({"values", "keys", "items", "copy"})
 
 
@@ -89,6 +94,12 @@ def call_values(resolver: Resolver, node: ast.Call, site: Site) -> Values:
             return subscript_values(resolver, owner, resolver.evaluate(node.args[0], site))
         if of_container and node.func.attr in _VIEWS and not node.args:
             return _view(owner, node.func.attr)
+    if (
+        isinstance(node.func, ast.Attribute)
+        and node.func.attr in _PATH_METHODS
+        and (found := paths(resolver.evaluate(node.func.value, site)))
+    ):
+        return found
     return union(_called(resolver, value, node, site) for value in resolver.evaluate(node.func, site))
 
 

@@ -28,6 +28,7 @@ from harness.facts.python_effects.values import (
     OwnModule,
     Shared,
     Values,
+    paths,
     texts,
     union,
 )
@@ -213,6 +214,8 @@ class Resolver:
                 return frozenset({OwnFunction(node, site.scope.module)})
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 return _concatenated(self.evaluate(left, site), self.evaluate(right, site))
+            case ast.BinOp(left=left, op=ast.Div(), right=right):
+                return paths(self.evaluate(left, site) | self.evaluate(right, site)) or NOTHING_KNOWN
             case ast.JoinedStr(values=parts):
                 return self._formatted(parts, site)
             case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):

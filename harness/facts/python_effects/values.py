@@ -130,6 +130,11 @@ def dotted_names(values: Values) -> tuple[str, ...]:
     return tuple(sorted(v.name for v in values if isinstance(v, Imported)))
 
 
+def paths(values: Values) -> frozenset[Made]:
+    """The `pathlib` paths among the values."""
+    return frozenset(v for v in values if isinstance(v, Made) and v.name.startswith("pathlib."))
+
+
 def texts(values: Values) -> tuple[str, ...]:
     """The strings among the values, sorted."""
     return tuple(sorted(v.value for v in values if isinstance(v, Constant) and isinstance(v.value, str)))

@@ -17,6 +17,12 @@ HOSTILE: dict[str, str] = {
     ),
     "file at import": ("open('/tmp/x', mode='a').write('x')\n"),
     "path at import": ("from pathlib import Path\nPath('/tmp/x').write_text('x')\n"),
+    "path in a variable": (
+        "from pathlib import Path\nHOME = Path.home() / '.x'\n(HOME / 'y').resolve().write_text('x')\n"
+    ),
+    "folder of a path": (
+        "import pathlib\nHERE = pathlib.Path(__file__)\nHERE.parent.joinpath('y').touch()\n"
+    ),
     "dispatch of a type": ("from vllm.x import load\n@load.register(int)\ndef _(x): ...\n"),
     "a lie about types": (
         "from vllm.x import F\nTYPE_CHECKING = True\nif TYPE_CHECKING:\n    F.forward = 1\n"
@@ -282,6 +288,13 @@ HARMLESS: dict[str, str] = {
         "def f():\n    return SharedMemory('x', create=True, size=8)\n"
     ),
     "file read at import": ("TEXT = open('/tmp/x').read()\n"),
+    "path only worked out": (
+        "from pathlib import Path\nHOME = Path.home() / '.x'\nNAME = HOME.parent / 'y'\n"
+    ),
+    "path written in a call": (
+        "from pathlib import Path\nHOME = Path.home() / '.x'\ndef f():\n    HOME.touch()\n"
+    ),
+    "quotient at import": ("A = 1.5\nB = (A / 2).replace\n"),
     "dispatch of its own": (
         "import functools\n@functools.singledispatch\ndef load(x): ...\n@load.register(int)\ndef _(x): ...\n"
     ),
