@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.facts.python_source.hunks import Span
@@ -75,7 +75,10 @@ class Sides:
 
     @property
     def candidates(self) -> frozenset[str]:
-        """Words in what the change wrote or took away and in the subject: no other name can be its own."""
+        """Words in what the change wrote or took away and in the subject: no other name can be its own. A hook may
+        have stood there before, so attributes that the edited files set, and functions that they define and call,
+        count as well; a function that they only define is called by others.
+        """
         if self._candidates is None:
             contents = []
             for tree in (self.base, self.head):
@@ -85,8 +88,19 @@ class Sides:
                 for span in spans:
                     old, new = span.text(base, head)
                     contents.append("\n".join([*old, *new]).encode())
-            self._candidates = words_in(contents)
+            self._candidates = words_in(contents) | frozenset(self._used_where_made())
         return self._candidates
+
+    def _used_where_made(self) -> Iterator[str]:
+        """Attributes set, and functions both defined and called, in an edited file of either tree."""
+        trees = [tree.parse(path) for tree in (self.base, self.head) for path in self.spans]
+        for nodes in [list(ast.walk(tree)) for tree in trees if tree is not None]:
+            yield from (
+                n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+            )
+            defined = {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
+            called = {name for n in nodes if isinstance(n, ast.Call) for name in names_in(n.func)}
+            yield from defined & called
 
     def changed_lines(self, path: str) -> frozenset[int]:
         """Lines of a hooked file that the change wrote."""

@@ -666,3 +666,31 @@ def test_a_constant_that_changes_what_another_line_does_is_unguarded_at_that_lin
     assert [(h.head_line, h.state) for h in hunks if h.state is not GuardState.GUARDED] == [
         (14, GuardState.UNGUARDED)
     ]
+
+
+STOOD = edit(
+    (IMPORT[0], f"{IMPORT[0]}from .fast import is_on, read\n\ndef asks(config):\n    return is_on(config)\n"),
+    (
+        "        self.norm = norm\n",
+        "        self.norm = norm\n        self.plan = read(config) if asks(config) else None\n",
+    ),
+    (RETURN, f"        if self.plan is None:\n    {RETURN}        return self.plan.run(hidden)\n"),
+)
+BEHIND = ("        return self.plan.run", "        hidden = hidden * 2\n        return self.plan.run")
+BEFORE = (CALL, f"{CALL}        hidden = hidden * 2\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "elsewhere", "state"),
+    [
+        (BEHIND, "", GuardState.GUARDED),
+        (BEFORE, "", GuardState.UNGUARDED),
+        (BEHIND, "def start(model):\n    model.plan = 1\n", GuardState.UNGUARDED),
+    ],
+    ids=["behind it", "before it", "behind it, set elsewhere"],
+)
+def test_a_guard_that_stood_there_before_the_change_guards_what_the_change_puts_behind_it(
+    change: tuple[str, str], elsewhere: str, state: GuardState
+) -> None:
+    more = {"engine/models/whale/fast.py": FAST, "engine/start.py": elsewhere}
+    assert worst_state(read_hunks(edit(change, base=STOOD), base=STOOD, more=more)) is state
