@@ -66,6 +66,7 @@ class Run:
 
 CLEAN_SIZES = CpuSizes(
     num_feature_prompts=4,
+    num_features_alone=1,
     num_mrcr_rows=24,
     num_aime_rows=16,
     num_aime_samples=2,

@@ -22,9 +22,9 @@ from harness.checks.isolation.iso003_guarded_hooks import GuardedHooks
 from harness.model.evidence import ArmEvidence, LedgerEvidence, SuiteEvidence
 from harness.model.judgement import Judgement
 from harness.model.words import Arm, ExitCode, Outcome, Verdict
-from tests.harness.app.conftest import Run, copy_subject, git, validate_options
+from tests.harness.app.conftest import CLEAN_SIZES, Run, copy_subject, git, validate_options
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(1200)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ FAULTS = {
             ("SCO005", "grammar"),
         ),
         num_feature_prompts=4,
-        num_greedy_prompts=CpuSizes().num_greedy_prompts,
+        num_greedy_prompts=CLEAN_SIZES.num_greedy_prompts,
     ),
 }
 FAULT_SIZES = CpuSizes(
