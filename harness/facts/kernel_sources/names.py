@@ -31,19 +31,24 @@ class Meanings:
     def __init__(self, tree: SourceTree) -> None:
         self.tree = tree
         self._bound: dict[str, _Bound] = {}
+        self._followed: dict[Name, set[Name]] = {}
 
     def of(self, path: str, node: ast.expr) -> set[Name]:
         """What an expression may mean: absolute names outside of the repository, definitions inside it."""
-        waiting = list(spelt(path, node))
-        seen, found = set(waiting), set()
-        while waiting and len(seen) < _MAX_STEPS:
-            name = waiting.pop()
-            steps = self._step(*name)
-            if not steps:
-                found.add(name)
-            waiting += steps - seen
-            seen |= steps
-        return found
+        return {meaning for name in spelt(path, node) for meaning in self._follow(name)}
+
+    def _follow(self, spelling: Name) -> set[Name]:
+        if spelling not in self._followed:
+            waiting, seen = [spelling], {spelling}
+            found = self._followed[spelling] = set()
+            while waiting and len(seen) < _MAX_STEPS:
+                name = waiting.pop()
+                steps = self._step(*name)
+                if not steps:
+                    found.add(name)
+                waiting += steps - seen
+                seen |= steps
+        return self._followed[spelling]
 
     def _step(self, path: str, name: str) -> set[Name]:
         """What a name stands for, one binding further; nothing for a definition and for what is not in the tree."""
