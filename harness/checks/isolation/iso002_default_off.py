@@ -9,7 +9,7 @@ from harness.checks.joins.missing import arm_need, missing_ruling
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.checks.joins.token_steps import TokenSteps, index_token_steps
 from harness.model.check import BaseCheck, CheckContext
-from harness.model.evaluation import SuiteItem
+from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.evidence import LedgerEvidence, SuiteEvidence
 from harness.model.finding import Finding, Measurement
 from harness.model.ledger import Path, path_of
@@ -19,6 +19,8 @@ from harness.model.words import Arm, Outcome, Principle, Tier
 SUITES = ("greedy", "teacher_forced")
 MAX_LOGPROB_DIFFERENCE = 5e-4
 """Nats. Two runs of one single-precision program differ by their batches: up to 6e-5 on the 2-core EPYC of our CI."""
+MAX_OWN_NOISE = 2.5e-2
+"""Nats by which the plain engine may differ from itself between batches and still widen the limit: BF16's rounding."""
 OFF_ARMS = (Arm.BASELINE, Arm.BASELINE_AGAIN)
 
 
@@ -128,7 +130,8 @@ def decide_answers(unset: SuiteEvidence, off: SuiteEvidence, steps: tuple[TokenS
             "on both off arms; all are needed.",
             details=tuple(absent) + tuple(f"{a.item}: {a.error}" for a, _ in pairs if a.error),
         )
-    differences = {a.item: _difference(a, b) for a, b in compared}
+    limit = max(MAX_LOGPROB_DIFFERENCE, 2 * min(own_noise(unset.items), MAX_OWN_NOISE))
+    differences = {a.item: _difference(a, b, limit) for a, b in compared}
     differing = [(a, b) for a, b in compared if differences[a.item].text]
     alike = [(a, b) for a, b in differing if _batches(a, steps[0]) == _batches(b, steps[1])]
     lines = tuple(f"{a.item}: {differences[a.item].text}" for a, _ in differing)
@@ -137,13 +140,14 @@ def decide_answers(unset: SuiteEvidence, off: SuiteEvidence, steps: tuple[TokenS
         name=f"largest log-probability difference, {unset.suite}",
         unit="nats",
         estimate=largest,
-        margin=MAX_LOGPROB_DIFFERENCE,
+        margin=limit,
         n=len(compared),
     )
     outcome = Outcome.PASS if not differing else Outcome.FAIL if alike else Outcome.INCONCLUSIVE
     if outcome is Outcome.PASS:
         text = (
-            f"All {len(compared)} answers are the same tokens, log probabilities within {largest:.1e} nats."
+            f"All {len(compared)} answers are the same tokens but for ties, log probabilities within "
+            f"{largest:.1e} nats."
         )
     else:
         text = (
@@ -163,29 +167,61 @@ def _batches(item: SuiteItem, steps: TokenSteps) -> list[int]:
     return [step.batch for step in steps.get(item.request_id, ())]
 
 
-def _difference(unset: SuiteItem, off: SuiteItem) -> ItemDifference:
+def own_noise(items: Sequence[SuiteItem]) -> float:
+    """Nats by which the answers of one engine to one prompt differ between concurrencies, at most; 0 for no pairs.
+
+    That is what its rounding depends on; a limit below it would reject an engine for being itself.
+    """
+    first: dict[str, SuiteItem] = {}
+    shifts = [0.0]
+    for item in items:
+        other = first.setdefault(item.item.partition("@")[0], item)
+        for position, (a, b) in enumerate(zip(other.top_logprobs, item.top_logprobs, strict=False)):
+            shifts.append(_shift(a, b))
+            if other.token_ids[position : position + 1] != item.token_ids[position : position + 1]:
+                break
+    return max(shifts)
+
+
+def _shift(a: TokenLogprobs, b: TokenLogprobs) -> float:
+    """Largest difference of a log probability of `a` in `b`."""
+    right = dict(zip(b.token_ids, b.logprobs, strict=False))
+    end = min(b.logprobs, default=0.0)
+    # A token at the end of one list may have dropped out of the other; its bound stands for it.
+    pairs = zip(a.token_ids, a.logprobs, strict=False)
+    return max((abs(value - right.get(token, end)) for token, value in pairs), default=0.0)
+
+
+def _difference(unset: SuiteItem, off: SuiteItem, limit: float) -> ItemDifference:
     if off.error:
         return ItemDifference(text=f"refused when off: {off.error}", largest=0.0)
     largest = 0.0
     for position, (a, b) in enumerate(zip(unset.top_logprobs, off.top_logprobs, strict=False)):
         if a.num_not_finite or b.num_not_finite:
             return ItemDifference(text=f"not finite at token {position}", largest=largest)
-        right = dict(zip(b.token_ids, b.logprobs, strict=False))
-        end = min(b.logprobs, default=0.0)
-        # A token at the end of one list may have dropped out of the other; its bound stands for it.
-        shift = max(
-            (abs(v - right.get(t, end)) for t, v in zip(a.token_ids, a.logprobs, strict=False)), default=0.0
-        )
+        shift = _shift(a, b)
         largest = max(largest, shift)
-        if shift > MAX_LOGPROB_DIFFERENCE:
+        if shift > limit:
             return ItemDifference(
                 text=f"log probabilities differ by {shift:.1e} at token {position}", largest=largest
             )
+        chosen = [ids[position : position + 1] for ids in (unset.token_ids, off.token_ids)]
+        if chosen[0] != chosen[1] and _is_tie(a, chosen, limit):
+            # From here on the two answer different questions.
+            return ItemDifference(text="", largest=largest)
     if unset.token_ids != off.token_ids or unset.finish_reason != off.finish_reason:
         return ItemDifference(text="other tokens or another end", largest=largest)
     if len(unset.top_logprobs) != len(off.top_logprobs):
         return ItemDifference(text="log probabilities of other tokens", largest=largest)
     return ItemDifference(text="", largest=largest)
+
+
+def _is_tie(top: TokenLogprobs, chosen: Sequence[tuple[int, ...]], limit: float) -> bool:
+    """Whether the tokens are as likely as each other, within what two runs may differ by."""
+    known = dict(zip(top.token_ids, top.logprobs, strict=False))
+    values = [known.get(token) for tokens in chosen for token in tokens]
+    found = [value for value in values if value is not None]
+    return len(found) == len(chosen) and max(found) - min(found) <= 2 * limit
 
 
 def decide_imports(modules: Mapping[Arm, Sequence[str]], prefixes: Sequence[str]) -> Ruling:

@@ -99,6 +99,8 @@ class World:
     """Standard deviation, in nats, by which the candidate's logits differ from the baseline's."""
     noise_again: float = 0.0
     """The same for the A/A."""
+    noise_baseline: float = 0.0
+    """Rounding of the baseline itself, as the other two are told against the made model."""
     falls_back: Callable[[str, int], bool] = never
     """By suite and step batch: whether the candidate's decode step silently runs the plain code."""
     contradicts: Callable[[str, int], bool] = never
@@ -233,7 +235,7 @@ class MadeEngine:
 
     def _shift(self, running: _Running, position: int) -> Array | float:
         scale = {
-            Arm.BASELINE: 0.0,
+            Arm.BASELINE: self.world.noise_baseline,
             Arm.CANDIDATE: self.world.noise,
             Arm.BASELINE_AGAIN: self.world.noise_again,
         }

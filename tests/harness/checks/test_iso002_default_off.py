@@ -76,6 +76,32 @@ def test_log_probabilities_may_differ_by_rounding_and_no_more(by: float, outcome
     assert with_off_answers(shifted(by)).outcome is outcome
 
 
+def test_the_limit_is_no_less_than_what_the_plain_engine_differs_from_itself_between_batches() -> None:
+    """Noise on both off arms: as the rounding of a model in BF16."""
+    evidence = build_evidence(World(noise_again=1e-3, noise_baseline=1e-3, num_greedy=8, num_forced=4))
+    finding = findings_of(evidence)[GREEDY]
+    assert finding.outcome is Outcome.PASS and finding.measurements[0].margin == pytest.approx(1e-2, rel=0.9)
+
+
+def test_a_plain_engine_that_is_not_itself_from_batch_to_batch_does_not_excuse_the_other() -> None:
+    evidence = build_evidence(World(noise_again=0.2, noise_baseline=0.2, num_greedy=8, num_forced=4))
+    assert findings_of(evidence)[GREEDY].outcome is Outcome.FAIL
+
+
+def test_another_of_two_tokens_that_are_as_likely_is_no_other_answer() -> None:
+    def tied(items: Sequence[SuiteItem], *, swap: bool) -> Sequence[SuiteItem]:
+        tops = list(items[0].top_logprobs)
+        best, second = tops[2].token_ids[:2]
+        tops[2] = tops[2].model_copy(update={"logprobs": (tops[2].logprobs[0],) * 2 + tops[2].logprobs[2:]})
+        ids = list(items[0].token_ids)
+        ids[2] = second if swap else best
+        return first(top_logprobs=tuple(tops), token_ids=tuple(ids))(items)
+
+    evidence = change_items(small_evidence(), "greedy", Arm.BASELINE, lambda items: tied(items, swap=False))
+    evidence = change_items(evidence, "greedy", Arm.BASELINE_AGAIN, lambda items: tied(items, swap=True))
+    assert findings_of(evidence)[GREEDY].outcome is Outcome.PASS
+
+
 def test_another_token_fails_and_names_the_request() -> None:
     finding = with_off_answers(first(token_ids=(0,) * 9))
     assert finding.outcome is Outcome.FAIL and finding.details[0].startswith("p0@c1")
