@@ -77,6 +77,10 @@ class AddressFlow:
         self.kernel = values.graph.kernel
         self._names = [short_name(self.kernel.name, p.name) for p in self.kernel.params]
         self._forms: dict[int, Forms] = {}
+        self._users: dict[int, list[int]] = {}
+        """Values made of a value, among those that have forms."""
+        self._from_slots: set[int] = set()
+        """Loads of memory that keeps pointers."""
         self._slots: dict[Slot, Forms] = {}
         self._stores = [
             (i, a)
@@ -104,9 +108,9 @@ class AddressFlow:
             if slots == self._slots:
                 return
             self._slots = slots
-            self._forms.clear()
+            self._propagate(sorted(self._from_slots))
         self._slots = {key: blur(forms) for key, forms in self._slots.items()}
-        self._forms.clear()
+        self._propagate(sorted(self._from_slots))
 
     def _store(self, instruction: Instruction, access: Access, slots: dict[Slot, Forms]) -> None:
         stored = [self.values.operand(instruction.index, r) for r in access.registers]
@@ -146,7 +150,7 @@ class AddressFlow:
     def known(self, value: int | Operand) -> Forms:
         """Forms of an operand; of a value as far as they are computed."""
         if isinstance(value, int):
-            return self._forms.get(self.values.find(value), NOTHING)
+            return self._forms.get(value, NOTHING)
         if isinstance(value, Immediate):
             source = constant_source(value.value)
             return constant(value.value) if source is None else base(source)
@@ -174,9 +178,8 @@ class AddressFlow:
 
     def _solve(self, wanted: Iterable[int]) -> None:
         """Forms of all values that `wanted` depend on, to a fixed point."""
-        users: dict[int, list[int]] = {}
         fresh: list[int] = []
-        stack = [self.values.find(v) for v in wanted]
+        stack = list(wanted)
         while stack:
             value = stack.pop()
             if value in self._forms:
@@ -184,25 +187,28 @@ class AddressFlow:
             self._forms[value] = NOTHING
             fresh.append(value)
             for part in self._parts(value):
-                users.setdefault(part, []).append(value)
+                self._users.setdefault(part, []).append(value)
                 stack.append(part)
-        work = deque(reversed(fresh))
-        queued = set(fresh)
+        self._propagate(fresh[::-1])
+
+    def _propagate(self, values: list[int]) -> None:
+        """Forms of `values` anew, and of all that is made of them."""
+        work = deque(values)
+        queued = set(values)
         while work:
             value = work.popleft()
             queued.discard(value)
-            before = self._forms[value]
-            after = join((before, self._transfer(value)))
-            if after != before:
-                self._forms[value] = after
-                again = [u for u in users.get(value, ()) if u not in queued]
+            before, more = self._forms[value], self._transfer(value)
+            if not more <= before:
+                self._forms[value] = join((before, more))
+                again = [u for u in self._users.get(value, ()) if u not in queued]
                 work.extend(again)
                 queued.update(again)
 
     def _parts(self, value: int) -> list[int]:
         node = self.values.node(value)
         if node.origin is not Origin.ASSIGN:
-            return [self.values.find(p) for p in node.parts]
+            return list(node.parts)
         assert node.assign is not None
         if node.assign.op is Op.LOAD:
             access = self._read_access(node)
@@ -237,7 +243,7 @@ class AddressFlow:
         assert node.assign is not None
         op = node.assign.op
         if op is Op.LOAD:
-            return self._load(node)
+            return self._load(value, node)
         if self.is_integer(node):
             return SOME_INTEGER
         return self.combine(op, [self.known(a) for a in self.values.args(value)], value)
@@ -284,7 +290,7 @@ class AddressFlow:
             return blur(whole)
         return whole if number == Immediate(0) else SOME_INTEGER
 
-    def _load(self, node: Node) -> Forms:
+    def _load(self, value: int, node: Node) -> Forms:
         access = self._read_access(node)
         assert node.assign is not None
         number = node.assign.args[0] if node.assign.args else Immediate(0)
@@ -292,16 +298,16 @@ class AddressFlow:
         step = number.value * size if isinstance(number, Immediate) else 0
         if access is None or step % 8 or size * access.num_elements - step < 8:
             return SOME_INTEGER
-        return join(self._load_from(access.space, f, step) for f in self.address_of_load(node, access))
+        return join(self._load_from(value, access.space, f, step) for f in self._address_of(node, access))
 
-    def address_of_load(self, node: Node, access: Access) -> Forms:
+    def _address_of(self, node: Node, access: Access) -> Forms:
         """The address of a load from what is known so far."""
         total = constant(access.address.offset)
         for term in access.address.terms:
             total = add(total, self.known(self.values.operand(node.place, term)))
         return total
 
-    def _load_from(self, space: Space, form: Form, step: int) -> Forms:
+    def _load_from(self, value: int, space: Space, form: Form, step: int) -> Forms:
         found: list[Forms] = []
         offset = None if form.offset is None else form.offset + step
         for source in form.bases:
@@ -315,6 +321,7 @@ class AddressFlow:
                 parent = source if source.depth < _MAX_DEPTH else source.parent
                 found.append(base(Source(SourceKind.LOADED, str(source), source.param, None, parent=parent)))
         if space in SMALL_SPACES or any(space_of(s) in SMALL_SPACES for s in form.bases):
+            self._from_slots.add(value)
             found.append(self._read_slots(self._slots_of(space, frozenset((form,)), step)))
         return join(found) or SOME_INTEGER
 

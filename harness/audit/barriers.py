@@ -111,17 +111,12 @@ class Barriers:
         )
 
     @cached_property
-    def classes(self) -> tuple[ThreadClass, ...]:
-        """Thread classes over the whole kernel."""
-        return self._model.classes(frozenset(range(len(self._model.graph.blocks))))
-
-    @cached_property
     def _reached(self) -> dict[ThreadClass, frozenset[int] | None]:
         """Barrier instructions that each class can run; None when there are too many ways to look at."""
         events = frozenset(i.index for i in (*self.instructions, *self.objects))
         found: dict[ThreadClass, frozenset[int] | None] = {}
-        for threads in self.classes:
-            model = self._model
+        model = self._model
+        for threads in model.classes(frozenset(range(len(model.graph.blocks))), events):
             knowledge = Knowledge(model.graph, model.values, model.expressions, threads, frozenset())
             walk = Walker(model.graph, model.expressions, knowledge, _Everywhere(events)).walk(())
             found[threads] = frozenset(p for p in walk.arrivals if p >= 0) if walk.is_complete else None
@@ -188,14 +183,26 @@ class Barriers:
                 total += count - int(is_whole or is_least)
         return total
 
+    @cached_property
+    def _users(self) -> dict[BarrierKey, list[Instruction]]:
+        found: dict[BarrierKey, list[Instruction]] = {}
+        for instruction in self.instructions:
+            key = self.key_of(instruction)
+            if key is not None:
+                found.setdefault(key, []).append(instruction)
+        return found
+
+    @cached_property
+    def _relaxed(self) -> frozenset[BarrierKey]:
+        return frozenset(k for k, users in self._users.items() if any(_is_relaxed(i) for i in users))
+
     def is_relaxed(self, key: BarrierKey) -> bool:
         """Whether some use of the barrier orders no memory."""
-        users = (i.barrier for i in self.instructions if self.key_of(i) == key)
-        return any(barrier is not None and barrier.is_relaxed for barrier in users)
+        return key in self._relaxed
 
     def is_full(self, key: BarrierKey) -> bool:
         """Whether each round of the barrier gathers all threads that use it."""
-        users = [i for i in self.instructions if self.key_of(i) == key]
+        users = self._users[key]
         if self.is_relaxed(key):
             return False
         if key.scope is BarrierScope.CLUSTER:
@@ -205,7 +212,7 @@ class Barriers:
         counts = {self.count_of(i) for i in users}
         if key.scope is BarrierScope.WARP:
             return all(c in FULL_WARP for c in counts)
-        if any(k is not None and k.number is None for k in map(self.key_of, self.instructions)):
+        if any(k.number is None for k in self._users):
             return False
         if all(i.barrier is not None and i.barrier.count is None for i in users):
             return True
@@ -286,6 +293,10 @@ class Barriers:
             for i in self.objects
             if i.mbarrier is not None and i.mbarrier.action is BarrierAction.ARRIVE
         )
+
+
+def _is_relaxed(instruction: Instruction) -> bool:
+    return instruction.barrier is not None and instruction.barrier.is_relaxed
 
 
 def passed_test(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -70,6 +70,30 @@ class Graph:
             return True
         outer, inner = self._spans.get(first), self._spans.get(second)
         return outer is not None and inner is not None and outer[0] <= inner[0] and inner[1] <= outer[1]
+
+    @cached_property
+    def _frontiers(self) -> dict[int, set[int]]:
+        """For each block those where its dominance ends: it dominates a way into them, and not them, or is one."""
+        found: dict[int, set[int]] = {}
+        for block in self.order:
+            above = self.dominators[block]
+            for at in self.predecessors[block] if block == 0 or len(self.predecessors[block]) > 1 else ():
+                while at != above or block == 0:
+                    found.setdefault(at, set()).add(block)
+                    if at == 0:
+                        break
+                    at = self.dominators[at]
+        return found
+
+    def meeting_of(self, blocks: Iterable[int]) -> frozenset[int]:
+        """Where ways from different ones of `blocks` and the entry meet first, those from such places included."""
+        found: set[int] = set()
+        stack = list(blocks)
+        while stack:
+            fresh = self._frontiers.get(stack.pop(), set()) - found
+            found |= fresh
+            stack += fresh
+        return frozenset(found)
 
     def between(self, block: int) -> frozenset[int] | None:
         """Blocks on the ways from a branching block to where all its ways meet; None when they never do."""

@@ -88,7 +88,7 @@ class Completion:
     def decides_by_cta(self, way: Way) -> bool:
         """Whether the way avoids the wait by a condition on which CTA it is, and on nothing else."""
         model = self._model
-        waits = frozenset(i.index for i in model.kernel.instructions if i.kind is Kind.WAIT)
+        waits = model.indices_of(Kind.WAIT)
         deciding = set(model.guards(frozenset(way.blocks), waits))
         for choice in (c for choices in way.choices for c in choices):
             guard = model.kernel.instructions[choice.instruction].predicate

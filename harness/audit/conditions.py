@@ -199,7 +199,6 @@ class Conditions:
         """The same for a value, or a part of one."""
         if depth > MAX_DEPTH:
             return NO_LOOK
-        value = self._values.find(value)
         asked = (value, part, truth, any_side, True)
         return self._known(
             asked, guards, lambda: self._look_value(value, part, truth, guards, any_side, depth + 1)
@@ -276,12 +275,11 @@ class Conditions:
     @cached_property
     def _sites(self) -> Counter[int]:
         """How many guards and branches ask about each part of a condition."""
+        guards = (self.guard(instruction.index) for instruction in self._model.kernel.instructions)
         found: Counter[int] = Counter()
-        for instruction in self._model.kernel.instructions:
-            guard = self.guard(instruction.index)
-            if guard is not None:
-                parts = {p for truth in (True, False) for p, _ in self._expressions.literal(guard[0], truth)}
-                found.update(parts)
+        for number, count in Counter(guard[0] for guard in guards if guard is not None).items():
+            parts = {p for truth in (True, False) for p, _ in self._expressions.literal(number, truth)}
+            found.update(dict.fromkeys(parts, count))
         return found
 
     def may_recur(self, condition: Condition) -> bool:

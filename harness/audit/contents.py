@@ -28,13 +28,12 @@ class Contents:
         value, part = content
         node = self._values.node(value)
         if node.origin is not Origin.ASSIGN:
-            return [(self._values.find(p), part) for p in node.parts]
+            return [(p, part) for p in node.parts]
         if node.assign is None or node.assign.op in (Op.LOAD, *_COMPARISONS) or node.assign.bits == 1:
             return []
         if node.assign.op is Op.UNIFORM:
             return [(a, part) for a in self._values.args(value)[:1] if isinstance(a, int)]
-        found = content_of(node, self._values.args(value), part)
-        return [(self._values.find(v), p) for v, p in found]
+        return content_of(node, self._values.args(value), part)
 
     def is_source(self, node: Node) -> bool:
         """Whether a value is what one of the reads brought."""
@@ -43,7 +42,6 @@ class Contents:
 
     def sources_of(self, content: Content) -> frozenset[Content]:
         """The reads, and the places where ways meet, that a content comes from first."""
-        content = (self._values.find(content[0]), content[1])
         stack = [content]
         while stack:
             at = stack[-1]
@@ -51,7 +49,7 @@ class Contents:
                 stack.pop()
                 continue
             node = self._values.node(at[0])
-            if node.register not in self._registers:
+            if not (node.register in self._registers or node.register.startswith("~")):
                 self._sources[at] = frozenset()
             elif node.origin in (Origin.PHI, Origin.MERGE):
                 self._sources[at] = frozenset((at,)) if self._carries_data(at) else frozenset()
@@ -95,12 +93,12 @@ class Contents:
 
 
 def registers_with_data(instructions: Sequence[Instruction], read_places: frozenset[int]) -> frozenset[str]:
-    """Registers that can hold what was read anywhere in the kernel, and the names of intermediate values.
+    """Registers that can hold what was read anywhere in the kernel.
 
     Where they are written is not looked at, which is quick and leaves out most of what has nothing to do with the data.
     """
     users: dict[str, list[Instruction]] = {}
-    found = {a.target for i in instructions for a in i.assigns if a.target.startswith("~")}
+    found: set[str] = set()
     waiting: list[str] = []
     for instruction in instructions:
         if instruction.index in read_places:
@@ -111,16 +109,16 @@ def registers_with_data(instructions: Sequence[Instruction], read_places: frozen
         register = waiting.pop()
         if register not in found:
             found.add(register)
-            waiting += [d for user in users.get(register, ()) for d in _carried(user, found)]
+            waiting += [d for user in users.get(register, ()) for d in _carried(user, register)]
     return frozenset(found)
 
 
-def _carried(instruction: Instruction, holding: set[str]) -> list[str]:
-    """Registers that the instruction writes with something of what is in others."""
-    known = {a.target for a in instruction.assigns}
-    opaque = [d for d in instruction.defs if d not in known]
-    return opaque + [
-        a.target
-        for a in instruction.assigns
-        if a.op is not Op.LOAD and any(isinstance(x, Register) and x.name in holding for x in a.args)
-    ]
+def _carried(instruction: Instruction, register: str) -> set[str]:
+    """Registers that the instruction writes with something of what is in another."""
+    found = {register}
+    known = set()
+    for assign in instruction.assigns:
+        known.add(assign.target)
+        if assign.op is not Op.LOAD and any(isinstance(a, Register) and a.name in found for a in assign.args):
+            found.add(assign.target)
+    return found.union(d for d in instruction.defs if d not in known)

@@ -30,6 +30,8 @@ MAX_SUBSTITUTED = 40_000
 _COMPARISONS = (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)
 _OPPOSITE = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
 _MIRRORED = {Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE}
+_OF_EQUALS = {Op.EQ: 1, Op.LE: 1, Op.GE: 1, Op.NE: 0, Op.LT: 0, Op.GT: 0, Op.SUB: 0, Op.XOR: 0}
+"""What an operation gives on two operands that are the same."""
 _CHANGING = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi", "smid")
 _IMPURE = (Op.LOAD, Op.OPAQUE, Op.PACK, Op.PART)
 
@@ -93,7 +95,6 @@ class Expressions:
 
     def of_value(self, value: int, depth: int = 0) -> int:
         """The expression of a value."""
-        value = self._values.find(value)
         found = self._of_value.get(value)
         if found is None:
             found = self._of_value[value] = self._build(value, depth)
@@ -281,17 +282,16 @@ class Expressions:
         self._num_substituted += size
         if size > MAX_PARTS or self._num_substituted > MAX_SUBSTITUTED:
             return None
-        return self._substitute(number, dict(replaced))
+        return self._substitute(number, replaced, dict(replaced))
 
-    def _substitute(self, number: int, done: dict[int, int]) -> int:
+    def _substitute(self, number: int, replaced: Mapping[int, int], done: dict[int, int]) -> int:
         if number not in done:
             entry = self._table[number]
-            if not entry.args or entry.op is None:
-                done[number] = number
-            else:
-                args = tuple(self._substitute(a, done) for a in entry.args)
-                same = args == entry.args
-                done[number] = number if same else self._simplify(entry.op, entry.bits, entry.signed, args)
+            if entry.op is None or self.parts(number).isdisjoint(replaced):
+                return number
+            args = tuple(self._substitute(a, replaced, done) for a in entry.args)
+            same = args == entry.args
+            done[number] = number if same else self._simplify(entry.op, entry.bits, entry.signed, args)
         return done[number]
 
     def constant(self, instruction: int, operand: Operand | None) -> int | None:
@@ -323,7 +323,11 @@ class Expressions:
             value = compute(op, bits, signed, [k for k in known if k is not None])
             if value is not None:
                 return self._intern(Expression(None, constant=value))
+        if len(args) == 2 and args[0] == args[1] and op in _OF_EQUALS:
+            return self.number_of(_OF_EQUALS[op])
         masked = self._mask(op, bits, args, known)
+        if masked is None and len(args) == 2:
+            masked = self._choose(op, bits, signed, args)
         if masked is not None:
             return masked
         if op is Op.MAD and known[0] is not None and known[1] is not None:
@@ -344,11 +348,9 @@ class Expressions:
         if op is Op.SELECT and known[2] is not None:
             return args[0] if known[2] else args[1]
         if op in _COMPARISONS:
-            chosen = self._compare_choice(op, bits, signed, args)
-            if chosen is None:
-                chosen = self._compare_union(op, bits, args)
-            if chosen is not None:
-                return chosen
+            sides = self._compare_union(op, bits, args)
+            if sides is not None:
+                return sides
         return self._intern(Expression(op, bits, signed, args))
 
     def _mask(self, op: Op, bits: int, args: tuple[int, ...], known: list[int | None]) -> int | None:
@@ -395,8 +397,9 @@ class Expressions:
         sides = tuple(self._simplify(op, bits, False, (side, args[1])) for side in union.args)
         return self._simplify(Op.AND if op is Op.EQ else Op.OR, 1, False, sides)
 
-    def _compare_choice(self, op: Op, bits: int, signed: bool, args: tuple[int, ...]) -> int | None:
-        """`(p ? 1 : 0) != 0` is `p`, as inline assembly hands predicates to its surroundings."""
+    def _choose(self, op: Op, bits: int, signed: bool, args: tuple[int, ...]) -> int | None:
+        """An operation on a choice between constants and a constant is a choice between results. `(p ? 1 : 0) != 0` is
+        `p`, as inline assembly hands predicates to its surroundings."""
         for side in (0, 1):
             entry, other = self._table[args[side]], self._table[args[1 - side]].constant
             if entry.op is not Op.SELECT or other is None:
@@ -407,8 +410,13 @@ class Expressions:
             results = [
                 compute(op, bits, signed, (w, other) if side == 0 else (other, w)) for w in (ways[0], ways[1])
             ]
+            if results[0] is None or results[1] is None:
+                continue
             if results[0] == results[1]:
-                return self._intern(Expression(None, constant=results[0]))
+                return self.number_of(results[0])
             predicate = entry.args[2]
+            if op not in _COMPARISONS:
+                chosen = (self.number_of(results[0]), self.number_of(results[1]), predicate)
+                return self._intern(Expression(Op.SELECT, bits, False, chosen))
             return predicate if results[0] else self._simplify(Op.NOT, 1, False, (predicate,))
         return None

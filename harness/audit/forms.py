@@ -7,7 +7,7 @@ coefficients plus a constant. Sums keep `p + (q - p) = q`, which compilers make 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from harness.audit.program import Space
@@ -19,7 +19,7 @@ SMALLEST_ADDRESS = 1 << 18
 LARGEST_ADDRESS = 1 << 57
 
 
-class SourceKind(Enum):
+class SourceKind(StrEnum):
     """What an address starts from."""
 
     PARAM = "param"

@@ -102,7 +102,7 @@ class Mailboxes:
 
     def is_behind_acquire(self, touch: Touch) -> bool:
         """Whether every way to a read comes from a poll that acquires, or that a fence follows."""
-        graph, instructions = self._model.graph, self._model.kernel.instructions
+        graph = self._model.graph
         place, where = touch.instruction.index, graph.block_of[touch.instruction.index]
         seen: set[tuple[int, bool]] = set()
         stack = [(0, False)]
@@ -113,21 +113,35 @@ class Mailboxes:
             seen.add((block, is_ready))
             bounds = graph.blocks[block]
             end = place if block == where else bounds.end
-            fences = (i.kind is Kind.FENCE and i.predicate is None for i in instructions[bounds.start : end])
-            if is_ready and any(fences):
+            if is_ready and self._fences.get(block, end) < end:
                 continue
             if block == where:
                 return False
             for edge in bounds.edges:
-                orders = [o for s in self.spins for o in self._orders(s, bounds.end - 1, edge.target)]
+                orders = self._seen_on.get((block, edge.target), [])
                 if not orders or not all(o in (Order.ACQUIRE, Order.ACQ_REL) for o in orders):
                     stack.append((edge.target, is_ready or bool(orders)))
         return bool(self.spins)
 
-    def _orders(self, spin: Spin, branch: int, target: int) -> tuple[Order, ...]:
-        """Orders of the polls that a branch to `target` saw to be ready; none when it says nothing of the spin."""
-        orders = self._tests_of(spin).get(branch, ())
-        return () if orders and self._leads_into(spin, target) else orders
+    @cached_property
+    def _fences(self) -> dict[int, int]:
+        """The first fence of each block that has one."""
+        instructions, block_of = self._model.kernel.instructions, self._model.graph.block_of
+        fences = sorted(self._model.indices_of(Kind.FENCE), reverse=True)
+        return {block_of[index]: index for index in fences if instructions[index].predicate is None}
+
+    @cached_property
+    def _seen_on(self) -> dict[tuple[int, int], list[Order]]:
+        """Edges behind a test that saw polls to be ready, with the polls' orders."""
+        graph = self._model.graph
+        found: dict[tuple[int, int], list[Order]] = {}
+        for spin in self.spins:
+            for branch, orders in self._tests_of(spin).items():
+                block = graph.block_of[branch]
+                for target in {e.target for e in graph.blocks[block].edges}:
+                    if orders and not self._leads_into(spin, target):
+                        found.setdefault((block, target), []).extend(orders)
+        return found
 
     def _tests_of(self, spin: Spin) -> dict[int, tuple[Order, ...]]:
         """Branches whose condition depends on a poll of the spin, those before its loop included, with the polls'
@@ -193,7 +207,7 @@ class Mailboxes:
         """Whether `value` is the phi plus or minus something, over moves and merges."""
         values = self._model.values
         seen: set[int] = set()
-        stack = [(values.find(value), False)]
+        stack = [(value, False)]
         while stack:
             at, stepped = stack.pop()
             if at == phi:
@@ -205,7 +219,7 @@ class Mailboxes:
             seen.add(at)
             node = values.node(at)
             if node.origin in (Origin.PHI, Origin.MERGE):
-                stack += [(values.find(p), stepped) for p in node.parts]
+                stack += [(p, stepped) for p in node.parts]
             elif node.assign is not None and node.assign.op in (*_STEPS, Op.MOVE, Op.WIDEN, Op.MAD):
                 is_step = node.assign.op in (*_STEPS, Op.MAD)
                 stack += [(a, stepped or is_step) for a in values.args(at) if isinstance(a, int)]
@@ -261,22 +275,17 @@ class Mailboxes:
         values, expressions = self._model.values, self._model.expressions
         value = values.operand(index, operand)
         while isinstance(value, int):
-            at = values.find(value)
-            node = values.node(at)
+            node = values.node(value)
             if node.origin is Origin.MERGE and self._have_one_guard(index, node.place):
                 value = node.parts[0]
             elif node.assign is not None and node.assign.op is Op.MOVE:
-                (value,) = values.args(at)
+                (value,) = values.args(value)
             else:
-                return expressions[expressions.of_value(at)].constant
+                return expressions[expressions.of_value(value)].constant
         return getattr(value, "value", None)
 
     def _have_one_guard(self, first: int, second: int) -> bool:
         values, instructions = self._model.values, self._model.kernel.instructions
         guards = [(place, instructions[place].predicate) for place in (first, second)]
-        held = {
-            (values.find(values.use(place, guard.register)), guard.negated)
-            for place, guard in guards
-            if guard
-        }
+        held = {(values.use(place, guard.register), guard.negated) for place, guard in guards if guard}
         return len(held) == 1 and all(guard for _, guard in guards)

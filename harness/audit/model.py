@@ -213,8 +213,19 @@ class Model:
     @cached_property
     def unknown_instructions(self) -> tuple[Instruction, ...]:
         """Calls of unknown functions and text that was not understood: they may read and write anything."""
-        kinds = (Kind.CALL, Kind.OPAQUE, Kind.OPAQUE_BRANCH)
-        return tuple(i for i in self.kernel.instructions if i.kind in kinds)
+        indices = self.indices_of(Kind.CALL, Kind.OPAQUE, Kind.OPAQUE_BRANCH)
+        return tuple(self.kernel.instructions[i] for i in sorted(indices))
+
+    @cached_property
+    def _by_kind(self) -> dict[Kind, list[int]]:
+        found: dict[Kind, list[int]] = {}
+        for instruction in self.kernel.instructions:
+            found.setdefault(instruction.kind, []).append(instruction.index)
+        return found
+
+    def indices_of(self, *kinds: Kind) -> frozenset[int]:
+        """Instructions of these kinds."""
+        return frozenset(index for kind in kinds for index in self._by_kind.get(kind, ()))
 
     @cached_property
     def unreadable(self) -> str:
@@ -231,13 +242,13 @@ class Model:
     @cached_property
     def _places(self) -> frozenset[int]:
         """Instructions that the rules ask about: control's ends, order, global memory."""
-        special = {i.index for i in self.kernel.instructions if i.kind not in (Kind.PLAIN, Kind.BRANCH)}
-        return frozenset(special | {t.instruction.index for t in self.touches})
+        special = self.indices_of(*(k for k in Kind if k not in (Kind.PLAIN, Kind.BRANCH)))
+        return special | {t.instruction.index for t in self.touches}
 
     def _decides(self, block: int, eventful: set[int]) -> bool:
         """Whether the way taken at a block's end changes which places run."""
         region = self.graph.between(block)
-        return region is None or bool(region & eventful)
+        return region is None or not eventful.isdisjoint(region)
 
     def guards(self, blocks: frozenset[int], places: frozenset[int] | None = None) -> list[int]:
         """Predicates in `blocks` that decide which of `places` run (all that rules ask about), in program order."""
@@ -257,13 +268,11 @@ class Model:
                     found[self.expressions.of_register(instruction.index, guard.register)] = None
         return list(found)
 
-    def classes(self, blocks: frozenset[int]) -> tuple[ThreadClass, ...]:
-        """Thread classes by the role conditions that guard something in `blocks`."""
+    def classes(self, blocks: frozenset[int], places: frozenset[int]) -> tuple[ThreadClass, ...]:
+        """Thread classes by the role conditions in `blocks` that decide which of `places` run."""
         conditions: dict[int, None] = {}
-        first = frozenset(
-            i.index for i in self.kernel.instructions if i.kind in (Kind.WAIT, Kind.TRIGGER, Kind.BARRIER)
-        )
-        for guard in (*self.guards(blocks, first), *self.guards(blocks)):
+        first = self.indices_of(Kind.WAIT, Kind.TRIGGER, Kind.BARRIER)
+        for guard in (*self.guards(blocks, first), *self.guards(blocks, places)):
             for part in (guard, *sorted(self.expressions.parts(guard))):
                 entry = self.expressions[part]
                 if entry.op is Op.ELECT or self._is_boolean(part):

@@ -3,12 +3,15 @@
 A reader (PTX or SASS) translates each instruction of its text into exactly one `Instruction`, in order, and states the
 facts it is sure of. What it does not understand stays in the list as `Kind.OPAQUE`; nothing is dropped. Calls to
 functions whose body is known are expanded in place by the reader, so that a kernel is one flat list.
+
+What a kernel has thousands of are named tuples, which cost a quarter of a frozen dataclass to make.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Level(StrEnum):
@@ -127,8 +130,7 @@ class Unknown:
 Operand = Register | Immediate | Special | ParamValue | AddressOf | Unknown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assign:
+class Assign(NamedTuple):
     """One register gets one value. In SASS the low register of a pair carries the address, the high one nothing.
 
     An instruction that computes in steps (compare, then combine with another predicate) names its intermediate values
@@ -190,23 +192,21 @@ class Scope(StrEnum):
     SYS = "sys"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(NamedTuple):
     """Where an access goes: the sum of `terms` plus `offset` bytes."""
 
     terms: tuple[Operand, ...]
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class Access(NamedTuple):
     """One access of an instruction; a copy has two, the read and the write."""
 
     effect: Effect
     space: Space
-    mechanism: Mechanism = Mechanism.PLAIN
     address: Address
     """Of the data, or of the tensor map when `mechanism` is TENSOR_MAP (then `space` is of the tensor)."""
+    mechanism: Mechanism = Mechanism.PLAIN
     registers: tuple[Operand, ...] = ()
     """Loaded registers or stored operands, one an element, lowest address first."""
     element_bytes: int | None = None
@@ -334,11 +334,10 @@ class SourceLine:
         return (self.outer_file, self.outer_line) if self.outer_file else (self.file, self.line)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One instruction. `text` is as written, without its comment; `opcode` with all its suffixes."""
 
-    index: int
+    index: int  # type: ignore[assignment]  # a tuple's own `index` searches it
     """Position in `Kernel.instructions`."""
     line: int
     """Line of the text, from 1."""

@@ -28,6 +28,10 @@ _OWN = (Space.LOCAL, Space.PARAM)
 _UNKNOWN = (Kind.CALL, Kind.OPAQUE)
 Element = tuple[int, int]
 """Instruction and element of a read."""
+Meeting = tuple[Origin, int, str]
+"""Where values meet."""
+_Path = tuple[tuple[int, int], ...]
+"""Places of one round where ways met, as values, and the way taken."""
 
 
 class Untested(Enum):
@@ -47,18 +51,23 @@ class Use:
     """Another element of the same read was tested."""
 
 
+class _Known(NamedTuple):
+    """What holds at a place on the way back."""
+
+    looked: Looked
+    guards: Guards
+    conditions: frozenset[Condition]
+
+
 class _State(NamedTuple):
     """A value on its way back from an effect."""
 
     value: int
     part: Part
-    looked: Looked
-    guards: Guards
-    conditions: frozenset[Condition]
+    known: _Known
     is_straight: bool
     """No ways met since the effect."""
-    path: tuple[tuple[int, int], ...] = ()
-    """Places of this round where ways met, as values, and the way taken."""
+    path: _Path = ()
 
 
 class Readiness:
@@ -76,6 +85,9 @@ class Readiness:
         """By condition."""
         self._reads: dict[int, frozenset[Element]] = {}
         """By value."""
+        self._ways: dict[tuple[_Known, Meeting], list[tuple[int, _Known]]] = {}
+        """All values that meet at one place come from it by the same ways."""
+        self._split: dict[tuple[_Known, _Path, Meeting], list[_Known]] = {}
         self._steps = 0
         self._splits = 0
         self._seen: set[_State] = set()
@@ -86,9 +98,10 @@ class Readiness:
     def untested(self) -> dict[Element, Use]:
         """Elements that some effect takes without a test, with that effect."""
         for instruction in self._model.kernel.instructions:
-            operands = self._operands(instruction)
-            if operands:
-                self._effect(instruction, operands)
+            if instruction.accesses or instruction.kind in _UNKNOWN:
+                operands = self._operands(instruction)
+                if operands:
+                    self._effect(instruction, operands)
         return self._found
 
     @property
@@ -109,12 +122,11 @@ class Readiness:
 
     def _effect(self, instruction: Instruction, operands: list[int]) -> None:
         conditions = self._conditions.of_instruction(instruction.index)
-        known = self._relevant(conditions)
         guard = self._conditions.guard(instruction.index)
         guards: Guards = NO_GUARDS if guard is None else frozenset((guard,))
-        looked = self._conditions.looked_at(conditions, guards)
+        known = _Known(self._conditions.looked_at(conditions, guards), guards, self._relevant(conditions))
         stack = [
-            _State(*s, looked, guards, known, True)
+            _State(*s, known, True)
             for operand in operands
             for s in self._contents.sources_of((operand, None))
         ]
@@ -143,8 +155,7 @@ class Readiness:
                 self._found.setdefault(element, use)
 
     def _is_tested(self, state: _State) -> bool:
-        value = self._values.find(state.value)
-        return (value, None) in state.looked or (value, state.part) in state.looked
+        return not state.known.looked.isdisjoint(((state.value, None), (state.value, state.part)))
 
     def _note(self, instruction: Instruction, state: _State, node: Node) -> None:
         assert node.assign is not None
@@ -158,7 +169,7 @@ class Readiness:
             instruction=instruction,
             is_partial=any(
                 self._values.node(v).place == node.place
-                for v, _ in state.looked
+                for v, _ in state.known.looked
                 if self._contents.is_source(self._values.node(v))
             ),
         )
@@ -169,10 +180,10 @@ class Readiness:
     def _is_tested_on_all_ways(self, state: _State, depth: int) -> bool:
         """Whether each way by which a condition's value came about, and that is possible, tested the data."""
         expressions = self._model.expressions
-        leaves = frozenset().union(*(expressions.leaves(c.number) for c in state.conditions))
+        leaves = frozenset().union(*(expressions.leaves(c.number) for c in state.known.conditions))
         for value in sorted(leaves) if depth else ():
             node = self._values.node(value)
-            if (value, None) not in state.looked or node.origin not in (Origin.PHI, Origin.MERGE):
+            if (value, None) not in state.known.looked or node.origin not in (Origin.PHI, Origin.MERGE):
                 continue
             if node.origin is Origin.PHI and any(
                 self._conditions.is_later(node.place, p) for p in node.parts
@@ -188,19 +199,25 @@ class Readiness:
 
     def _states_before(self, state: _State, node: Node) -> list[_State]:
         """The same content with what is known on each possible way to where other values met."""
+        asked = (state.known, state.path, _meeting(node))
+        if asked not in self._split:
+            self._split[asked] = self._known_before(state, node)
+        return [state._replace(known=known) for known in self._split[asked]]
+
+    def _known_before(self, state: _State, node: Node) -> list[_Known]:
         found = []
-        for position, conditions, guards in self._conditions.ways(node, state.guards):
-            kept = self._before(state.conditions, node, position)
+        for position, conditions, guards in self._conditions.ways(node, state.known.guards):
+            kept = self._before(state.known.conditions, node, position)
             if kept is None:
                 continue
-            known = kept | frozenset(conditions)
-            if not self._conditions.are_possible(known):
+            kept |= frozenset(conditions)
+            if not self._conditions.are_possible(kept):
                 continue
-            looked = self._through(state.looked, node, position, guards)
+            looked = self._through(state.known.looked, node, position, guards)
             looked |= self._conditions.looked_at(conditions, guards)
             for value, taken in state.path:
                 looked |= self._through(looked, self._values.node(value), taken, guards)
-            found.append(state._replace(looked=looked, conditions=known, guards=guards))
+            found.append(_Known(looked, guards, kept))
         return found
 
     def _verdict(self, instruction: Instruction, state: _State, element: Element) -> Untested:
@@ -208,10 +225,10 @@ class Readiness:
         data only moves to memory of the thread's own."""
         if all(a.space in _OWN for a in instruction.accesses if a.writes) and instruction.accesses:
             return Untested.UNDECIDED
-        conditions = tuple(state.conditions)
+        conditions = tuple(state.known.conditions)
         if state.is_straight:
-            side = self._conditions.looked_at(conditions, state.guards, any_side=True)
-            is_beside = any(v == self._values.find(state.value) for v, _ in side)
+            side = self._conditions.looked_at(conditions, state.known.guards, any_side=True)
+            is_beside = any(v == state.value for v, _ in side)
             return Untested.UNDECIDED if is_beside else Untested.SHOWN
         depends = any(element in self._loads_behind(c) for c in conditions if c.is_ready)
         return Untested.UNDECIDED if depends else Untested.SHOWN
@@ -221,7 +238,7 @@ class Readiness:
         found = self._behind.get(condition.number)
         if found is None:
             leaves = self._model.expressions.leaves(condition.number)
-            found = frozenset().union(*(self._reads_behind(self._values.find(leaf)) for leaf in leaves))
+            found = frozenset().union(*(self._reads_behind(leaf) for leaf in leaves))
             self._behind[condition.number] = found
         return found
 
@@ -236,25 +253,35 @@ class Readiness:
     def _back(self, state: _State, node: Node) -> list[_State]:
         """The alternatives of a value where ways meet, each with what is known on its way."""
         found = []
-        for position, conditions, guards in self._conditions.ways(node, state.guards):
-            kept: frozenset[Condition] | None = state.conditions
-            if node.origin is Origin.PHI:
-                guards = NO_GUARDS
-                kept = self._before(state.conditions, node, position)
-            if kept is None:
-                continue
-            known = kept | self._relevant(conditions)
-            if not self._conditions.are_possible(known):
-                continue
-            looked = self._through(state.looked, node, position, guards)
-            looked |= self._conditions.looked_at(conditions, guards)
-            path: tuple[tuple[int, int], ...] = ()
+        meeting = _meeting(node)
+        if (state.known, meeting) not in self._ways:
+            self._ways[state.known, meeting] = self._ways_to(state.known, node)
+        for position, known in self._ways[state.known, meeting]:
+            path: _Path = ()
             if node.origin is not Origin.PHI:
                 path = state.path
             elif not self._is_round(node, position) and state.value not in dict(state.path):
                 path = (*state.path[-MAX_PATH:], (state.value, position))
             sources = self._contents.sources_of((node.parts[position], state.part))
-            found += [_State(*s, looked, guards, known, False, path) for s in sources]
+            found += [_State(*s, known, False, path) for s in sources]
+        return found
+
+    def _ways_to(self, known: _Known, node: Node) -> list[tuple[int, _Known]]:
+        """The possible ways to where a value meets others, by the value's part, with what is known on each."""
+        found = []
+        for position, conditions, guards in self._conditions.ways(node, known.guards):
+            kept: frozenset[Condition] | None = known.conditions
+            if node.origin is Origin.PHI:
+                guards = NO_GUARDS
+                kept = self._before(known.conditions, node, position)
+            if kept is None:
+                continue
+            kept |= self._relevant(conditions)
+            if not self._conditions.are_possible(kept):
+                continue
+            looked = self._through(known.looked, node, position, guards)
+            looked |= self._conditions.looked_at(conditions, guards)
+            found.append((position, _Known(looked, guards, kept)))
         return found
 
     def _relevant(self, conditions: tuple[Condition, ...]) -> frozenset[Condition]:
@@ -267,11 +294,11 @@ class Readiness:
         """Conditions as they were before ways met: about the values of this way, and those made before. None when
         this way's values contradict them."""
         expressions = self._model.expressions
-        is_round = self._is_round(node, position)
+        is_round, meeting = self._is_round(node, position), _meeting(node)
         found: set[Condition] = set()
         for condition in conditions:
             leaves = expressions.leaves(condition.number)
-            met = [leaf for leaf in leaves if self._meets_at(leaf, node)]
+            met = [leaf for leaf in leaves if _meeting(self._values.node(leaf)) == meeting]
             if is_round and any(self._conditions.is_later(node.place, v) for v in leaves - set(met)):
                 continue
             values = {leaf: self._values.node(leaf).parts[position] for leaf in met}
@@ -293,12 +320,6 @@ class Readiness:
         source = node.ways[position] if node.origin is Origin.PHI else -1
         return source >= 0 and graph.dominates(node.place, source)
 
-    def _meets_at(self, value: int, node: Node) -> bool:
-        """Whether a value comes about where the node's does: at the same join, or by the same guarded write."""
-        other = self._values.node(value)
-        same = other.origin is node.origin and other.place == node.place
-        return same and (node.origin is Origin.PHI or other.register == node.register)
-
     def _through(self, looked: Looked, node: Node, position: int, guards: Guards) -> Looked:
         """The same knowledge before ways met: what met there takes the values of this way."""
         conditions, is_round = self._conditions, self._is_round(node, position)
@@ -312,3 +333,8 @@ class Readiness:
             elif not is_round or not conditions.is_later(node.place, value):
                 found.add((value, part))
         return frozenset(found)
+
+
+def _meeting(node: Node) -> Meeting:
+    """Where the node's value comes about: at a join, for all registers, or by a guarded write of one."""
+    return node.origin, node.place, "" if node.origin is Origin.PHI else node.register

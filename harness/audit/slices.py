@@ -37,18 +37,17 @@ class Slices:
 
     def of(self, value: int) -> Slice:
         """The slice of one value."""
-        value = self._values.find(value)
         found = self._slices.get(value)
         if found is None:
             found = self._slices[value] = self._make(value)
         return found
 
     def _make(self, value: int) -> Slice:
-        find, inputs = self._values.find, self._inputs
+        inputs = self._inputs
         seen: set[int] = set()
         stack = [value]
         while stack:
-            at = find(stack.pop())
+            at = stack.pop()
             if at not in seen:
                 seen.add(at)
                 if at not in inputs:

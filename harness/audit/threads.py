@@ -84,8 +84,10 @@ class Threads:
         known = [a for a in args if a is not None]
         if len(known) != len(args):
             return None
-        found = [compute(entry.op, entry.bits, entry.signed, row) for row in zip(*known, strict=True)]
-        return None if any(v is None for v in found) else [v for v in found if v is not None]
+        rows = list(zip(*known, strict=True))
+        results = {row: compute(entry.op, entry.bits, entry.signed, row) for row in set(rows)}
+        found = [results[row] for row in rows]
+        return None if None in results.values() else [v for v in found if v is not None]
 
     def _special(self, name: str) -> Vector | None:
         head, _, axis = name.partition(".")

@@ -113,7 +113,9 @@ class Triggered:
         self._barriers = barriers
         self._stores = {t.instruction.index: t for t in model.writes if t.dependent_need is not Need.NO}
         self._unknown = {i.index for i in model.unknown_instructions}
-        self._triggers = {i.index for i in model.kernel.instructions if i.kind is Kind.TRIGGER}
+        self._triggers = model.indices_of(Kind.TRIGGER)
+        gathering = {i.index for i in (*barriers.instructions, *barriers.tests)}
+        self._events = frozenset(set(self._stores) | self._unknown | self._triggers | gathering)
         keys = [
             k for i in barriers.instructions if (k := barriers.key_of(i)) is not None and barriers.is_full(k)
         ]
@@ -126,7 +128,7 @@ class Triggered:
         blocks = frozenset(range(len(self._model.graph.blocks)))
         by_subject: dict[str, Late] = {}
         seen: dict[ThreadClass, _Seen] = {}
-        for threads in self._model.classes(blocks):
+        for threads in self._model.classes(blocks, self._events):
             done = {
                 p
                 for p, t in self._stores.items()
@@ -151,12 +153,10 @@ class Triggered:
         """One class; stores in `done` are not looked at again."""
         model = self._model
         tracked: frozenset[int] = frozenset()
-        barriers = {i.index for i in (*self._barriers.instructions, *self._barriers.tests)}
-        events = frozenset(set(self._stores) | self._unknown | self._triggers | barriers)
         late: dict[int, tuple[Way, bool]] = {}
         for _ in range(MAX_ROUNDS):
             knowledge = Knowledge(model.graph, model.values, model.expressions, threads, tracked)
-            policy = _Policy(model, self._barriers, events, self._keys)
+            policy = _Policy(model, self._barriers, self._events, self._keys)
             start = (0,) * (1 + 2 * len(self._keys))
             walk = Walker(model.graph, model.expressions, knowledge, policy).walk(start)
             if not walk.is_complete and late:

@@ -58,8 +58,7 @@ class Unwaited:
         places = frozenset(subjects)
         self._subjects = {**subjects, EXIT: ""}
         self._places = places | {EXIT}
-        kinds = (Kind.WAIT, *UNKNOWN_KINDS)
-        self._events = places | {i.index for i in model.kernel.instructions if i.kind in kinds}
+        self._events = places | model.indices_of(Kind.WAIT, *UNKNOWN_KINDS)
         self.by_class: dict[ThreadClass, dict[int, Finding]] = {}
         """Findings other than `NEVER`. Once a place is shown, others of its subject are noted and not looked at."""
         self.classes: tuple[ThreadClass, ...] = ()
@@ -78,7 +77,8 @@ class Unwaited:
         if first.is_complete and not (set(first.arrivals) & self._places):
             return
         region = frozenset(b for s in first.states for b in (s.block, *s.through))
-        self.classes = model.classes(region)
+        gathering = (*self._barriers.instructions, *self._barriers.objects, *flag_exits(model).values())
+        self.classes = model.classes(region, self._events | {i.index for i in gathering})
         ordering = self._make_ordering(region)
         for threads in self.classes:
             findings = self._refine(threads, ordering)
@@ -111,7 +111,7 @@ class Unwaited:
     def _make_ordering(self, region: frozenset[int]) -> Ordering | None:
         """None when no thread could order another: no barrier, no flag, or no wait at all."""
         model = self._model
-        has_wait = any(i.kind is Kind.WAIT for i in model.kernel.instructions)
+        has_wait = bool(model.indices_of(Kind.WAIT))
         inside = [i for i in self._barriers.instructions if model.graph.block_of[i.index] in region]
         if not has_wait or not (inside or self._barriers.tests or flag_exits(model)):
             return None
@@ -166,8 +166,7 @@ class Unwaited:
         """Conditions to remember from the start: those that all threads share, and the phases of mbarriers."""
         model = self._model
         tracked: set[int] = set()
-        waits = frozenset(i.index for i in model.kernel.instructions if i.kind is Kind.WAIT)
-        for guard in model.guards(region, waits):
+        for guard in model.guards(region, model.indices_of(Kind.WAIT)):
             parts = {p for truth in (True, False) for p, _ in model.expressions.literal(guard, truth)}
             if len(tracked) < 8:
                 tracked |= {
@@ -195,7 +194,8 @@ class Unwaited:
             loose, policy = self.walk(threads, tracked, ordering, strict=False)
             if not loose.is_complete:
                 break
-            strict = self.walk(threads, tracked, ordering, strict=True)[0]
+            is_sure = not (policy.doubts or self._model.unknown_instructions)
+            strict = loose if is_sure else self.walk(threads, tracked, ordering, strict=True)[0]
             checks = _Checks(self._model, threads, policy, loose, strict, shown, self._subjects)
             findings = checks.check_all((set(loose.arrivals) & self._places) - self._shown)
             learned = checks.most_telling(tracked)

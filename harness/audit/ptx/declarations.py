@@ -16,25 +16,17 @@ _SPACES = {
     ".const": Space.CONST,
     ".param": Space.PARAM,
 }
+_TYPE_BYTES = {f"{kind}{bits}": bits // 8 for kind in "bsuf" for bits in (8, 16, 32, 64, 128)} | {
+    "pred": 0,
+    **dict.fromkeys(("bf16", "e4m3x2", "e5m2x2"), 2),
+    **dict.fromkeys(("bf16x2", "f16x2", "tf32", "u16x2", "s16x2", "e4m3x4", "e5m2x4", "u8x4", "s8x4"), 4),
+}
 _HANDLES = (".texref", ".surfref", ".samplerref")
 
 
 def type_bytes(name: str) -> int | None:
     """Bytes of a PTX type such as `.u64` or `bf16x2`; 0 for predicates, None for an unknown name."""
-    bare = name.lstrip(".")
-    if bare == "pred":
-        return 0
-    if bare in ("bf16x2", "f16x2", "tf32", "u16x2", "s16x2"):
-        return 4
-    if bare == "bf16":
-        return 2
-    if bare in ("e4m3x2", "e5m2x2"):
-        return 2
-    if bare in ("e4m3x4", "e5m2x4", "u8x4", "s8x4"):
-        return 4
-    if bare[:1] in "bsuf" and bare[1:].isdigit() and int(bare[1:]) in (8, 16, 32, 64, 128):
-        return int(bare[1:]) // 8
-    return None
+    return _TYPE_BYTES.get(name.lstrip("."))
 
 
 def parse_header(tokens: list[Token], problems: list[Problem]) -> Function | None:
@@ -80,7 +72,7 @@ def _closing(tokens: list[Token], index: int) -> int:
 def _parse_params(tokens: list[Token], scope: Scope, problems: list[Problem]) -> list[Declaration]:
     params: list[Declaration] = []
     part: list[Token] = []
-    for token in [*tokens, Token("mark", ",", 0, 0, 0, False)]:
+    for token in [*tokens, Token("mark", ",", 0, 0, 0)]:
         if token.text != ",":
             part.append(token)
             continue

@@ -111,11 +111,11 @@ class Draft:
     mbarrier: Mbarrier | None = None
     labels: tuple[str, ...] = ()
     num_temporaries: int = 0
+    words: list[str] = field(init=False)
+    """The opcode's parts."""
 
-    @property
-    def words(self) -> list[str]:
-        """The opcode's parts."""
-        return self.statement.opcode.split(".")
+    def __post_init__(self) -> None:
+        self.words = self.statement.opcode.split(".")
 
     def operand(self, index: int) -> Term:
         """The statement's operand; raises NotUnderstood when there are fewer."""

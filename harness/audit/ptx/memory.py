@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from harness.audit.program import (
     Access,
     Address,
@@ -111,7 +109,7 @@ def access_of(
 
 
 def _with_registers(access: Access, registers: tuple[Operand, ...]) -> Access:
-    return replace(access, registers=registers, num_elements=max(1, len(registers)))
+    return access._replace(registers=registers, num_elements=max(1, len(registers)))
 
 
 def translate_load(draft: Draft) -> None:
@@ -177,7 +175,7 @@ def translate_atomic(draft: Draft) -> None:
     draft.sources(operands[3 if has_result else 2 :])
     access = _with_registers(access_of(words, Effect.UPDATE, address, mechanism), values)
     if access.order is Order.WEAK:
-        access = replace(access, order=Order.RELAXED, scope=Scope.GPU if not access.scope else access.scope)
+        access = access._replace(order=Order.RELAXED, scope=Scope.GPU if not access.scope else access.scope)
     draft.accesses.append(access)
     if has_result:
         for number, target in enumerate(draft.targets(draft.operand(0))):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.audit.ptx.syntax import Arguments, Garbled, Memory, Name, Number, Pair, Term, Vector
-from harness.audit.ptx.tokens import Token, integer_of
+from harness.audit.ptx.tokens import BRACKETS, Token, integer_of
 
 _OPEN = {"(": ")", "[": "]", "{": "}"}
 
@@ -17,10 +17,7 @@ def _split(tokens: list[Token]) -> list[list[Token]]:
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in tokens:
-        if token.text in _OPEN:
-            depth += 1
-        elif token.text in _OPEN.values():
-            depth -= 1
+        depth += BRACKETS.get(token.text, 0)
         if token.text == "," and depth <= 0:
             parts.append([])
         else:
@@ -35,10 +32,10 @@ def _parse_operand(tokens: list[Token]) -> Term:
 
 
 def _parse_term(tokens: list[Token]) -> Term | None:
-    if not tokens:
-        return None
+    if len(tokens) < 2:
+        return _parse_simple(tokens) if tokens else None
     head = tokens[0].text
-    if head in _OPEN and tokens[-1].text == _OPEN[head] and len(tokens) >= 2:
+    if head in _OPEN and tokens[-1].text == _OPEN[head]:
         inside = tokens[1:-1]
         if head == "[":
             return _parse_memory(inside)

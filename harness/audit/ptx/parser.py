@@ -6,7 +6,7 @@ from harness.audit.program import Problem, SourceLine
 from harness.audit.ptx.declarations import parse_declaration, parse_header
 from harness.audit.ptx.operands import parse_operands
 from harness.audit.ptx.syntax import Function, Label, Module, Name, Scope, Statement
-from harness.audit.ptx.tokens import Token, integer_of, tokenize
+from harness.audit.ptx.tokens import BRACKETS, Token, integer_of, tokenize
 
 _LINKAGE = (".visible", ".extern", ".weak", ".common")
 _HEADERS = (".entry", ".func")
@@ -77,18 +77,13 @@ class Parser:
             self._at += 1
         return taken
 
-    def _take_statement(self, until: str = ";") -> list[Token]:
+    def _take_statement(self) -> list[Token]:
         """Tokens up to the next `;` outside braces, which is consumed and not returned."""
         start, depth = self._at, 0
         while self._at < len(self._tokens):
             text = self._tokens[self._at].text
-            if text in "{([":
-                depth += 1
-            elif text in "})]":
-                depth -= 1
-                if depth < 0:
-                    break
-            elif (text == until and depth <= 0) or text == ";":
+            depth += BRACKETS.get(text, 0)
+            if text == ";" or depth < 0:
                 break
             self._at += 1
         taken = self._tokens[start : self._at]

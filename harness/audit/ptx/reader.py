@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from harness.audit.program import (
     Access,
@@ -138,7 +138,7 @@ def _translate(module: Module, expansion: Expansion, names: Names) -> tuple[list
         else:
             drafts.append((_translate_boundary(item, names, len(drafts), problems), ()))
     instructions = [
-        replace(i, targets=tuple(labels[name] for name in wanted)) if wanted else i for i, wanted in drafts
+        i._replace(targets=tuple(labels[name] for name in wanted)) if wanted else i for i, wanted in drafts
     ]
     return instructions, problems
 

@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from harness.audit.program import Problem, SourceLine, Space
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(NamedTuple):
     """A register, a variable, a label or a special register; resolved later, by scope."""
 
     text: str
     negated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """A literal; None is a decimal float."""
 
     value: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Vector:
+class Vector(NamedTuple):
     """`{a, b, c}`."""
 
     items: tuple[Term, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """`p|q`."""
 
     first: Term
     second: Term
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
+class Memory(NamedTuple):
     """`[base+offset]`, or `[base, coordinates...]` of a tensor or texture."""
 
     base: Term | None
@@ -46,15 +42,13 @@ class Memory:
     others: tuple[Term, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(NamedTuple):
     """`(a, b)` of a call."""
 
     items: tuple[Term, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Garbled:
+class Garbled(NamedTuple):
     """An operand that has none of these forms."""
 
     text: str
@@ -108,8 +102,7 @@ class Scope:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statement:
+class Statement(NamedTuple):
     """One instruction as written."""
 
     line: int
@@ -153,8 +146,7 @@ class Function:
     problems: list[Problem] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(NamedTuple):
     """A place to branch to."""
 
     name: str

@@ -7,18 +7,20 @@ from typing import NamedTuple
 
 _TOKEN = re.compile(
     r"""
-      (?P<newline>\n)
-    | (?P<space>[ \t\r\f\v]+)
-    | (?P<comment>//[^\n]*|/\*.*?\*/)
+    [ \t\r\f\v]*+ (?:
+      (?P<space>\n\s*+|//[^\n]*|/\*.*?\*/)
     | (?P<string>"(?:\\.|[^"\\\n])*")
     | (?P<word>[.%$_A-Za-z][\w.$%]*(?:::[\w.$]+)*)
     | (?P<number>0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|0[xX][0-9a-fA-F]+U?|0[bB][01]+U?
         |\d+\.\d*(?:[eE][-+]?\d+)?|\d+U?)
     | (?P<mark>[()\[\]{},;:=+\-*/<>|@!~&^?])
-    | (?P<bad>.)
+    | (?P<bad>.) )
     """,
     re.VERBOSE | re.DOTALL | re.ASCII,
 )
+
+BRACKETS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
+"""What a mark adds to the depth."""
 
 
 class Token(NamedTuple):
@@ -29,23 +31,19 @@ class Token(NamedTuple):
     line: int
     start: int
     end: int
-    starts_line: bool
-    """Nothing but space stands before it on its line."""
 
 
 def tokenize(text: str) -> list[Token]:
     """All tokens of `text`; characters that PTX does not have become `bad` tokens, an open comment too."""
     tokens: list[Token] = []
-    line, fresh = 1, True
+    line = 1
     for match in _TOKEN.finditer(text):
-        kind, piece = match.lastgroup or "bad", match.group()
-        if kind == "newline":
-            line, fresh = line + 1, True
-        elif kind == "comment":
+        kind = match.lastgroup or "bad"
+        piece = match[kind]
+        if kind == "space":
             line += piece.count("\n")
-        elif kind != "space":
-            tokens.append(Token(kind, piece, line, match.start(), match.end(), fresh))
-            fresh = False
+        else:
+            tokens.append(Token(kind, piece, line, *match.span(kind)))
     return tokens
 
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from harness.audit.analysis import Analysis
-from harness.audit.decide import AuditResult, Decision, result_of
+from harness.audit.decide import AuditResult, Decision, result_of, site_of
 from harness.audit.model import Model
+from harness.audit.program import Kind
+from harness.model.kernels import Launch
 
 
 class Rule(Protocol):
@@ -23,7 +25,14 @@ class Rule(Protocol):
 
 
 def not_dependent(rule: str, model: Model) -> AuditResult:
-    """The result for a kernel that starts after the grids before it have completed."""
+    """The result for a kernel that starts after the grids before it have completed, as far as is known."""
+    called = next((i for i in model.unknown_instructions if i.kind is Kind.CALL), None)
+    if called is not None and model.options.launch is Launch.UNKNOWN:
+        reason = (
+            f"Line {called.line} calls what may wait or trigger, and nothing says how the kernel is launched: "
+            f"{called.text}"
+        )
+        return result_of(rule, model.kernel, Decision.UNDECIDED, reason, sites=(site_of(called),))
     has = model.kernel.uses_dependent_launch
     reason = (
         "Declared as launched without programmatic dependent launch: the grids before it have completed."

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from harness.audit.analysis import Analysis
 from harness.audit.decide import AuditResult, Decision, result_of
-from harness.audit.model import Model
-from harness.audit.program import Kind
+from harness.audit.model import Model, Need
+from harness.audit.program import Kind, Mechanism
 from harness.audit.triggered import Late
 from harness.audit.witness import sites_of
 from harness.model.kernels import Dependents
@@ -17,6 +17,7 @@ _WAITS = "every dependent reads this kernel's results after its own griddepcontr
 _EACH_THREAD = (
     "each thread's stores precede its own trigger; threads that trigger early are not held by slower ones"
 )
+_ASYNCHRONOUS = (Mechanism.BULK, Mechanism.TENSOR_MAP)
 
 
 class TriggerAfterStores:
@@ -43,7 +44,9 @@ class TriggerAfterStores:
         results = [self._result(model, one) for one in late]
         if not results:
             reason = "No store that a dependent may read comes after the trigger."
-            assumed = (_EACH_THREAD,) if analysis.triggered.relies_on_each_thread else ()
+            assumed: tuple[str, ...] = (_EACH_THREAD,) if analysis.triggered.relies_on_each_thread else ()
+            if model.options.dependents is not Dependents.WAIT:
+                assumed += _completed(model)
             return [result_of(self.id, kernel, Decision.PROVEN, reason, assumptions=assumed)]
         if model.options.dependents is Dependents.WAIT:
             lines = ", ".join(str(r.sites[-1].line) for r in results[:8] if r.sites)
@@ -58,3 +61,13 @@ class TriggerAfterStores:
         decision = Decision.SHOWN if late.is_sure else Decision.UNDECIDED
         found = result_of(self.id, model.kernel, decision, late.reason, sites=sites, subject=late.subject)
         return replace(found, sites=(*late.before, *found.sites))
+
+
+def _completed(model: Model) -> tuple[str, ...]:
+    """What must hold of stores that are under way when the instruction that starts them is over."""
+    lines = [
+        str(t.instruction.line)
+        for t in model.writes
+        if t.access.mechanism in _ASYNCHRONOUS and t.dependent_need is not Need.NO
+    ]
+    return (f"asynchronous stores (line {', '.join(lines)}) have completed at the trigger",) if lines else ()

@@ -6,8 +6,6 @@ sm_100a and sm_103a; without the second instruction the access is relaxed.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from harness.audit.program import Effect, Instruction, Kind, Order, Space
 
 _REACH = 8
@@ -28,8 +26,8 @@ def _mark(instructions: tuple[Instruction, ...], load: Instruction, leaders: set
         if instruction.index in leaders:
             return load
         if instruction.opcode == "CCTL.IVALL" and instruction.predicate in (None, load.predicate):
-            accesses = tuple(replace(a, order=Order.ACQUIRE) if a in strong else a for a in load.accesses)
-            return replace(load, accesses=accesses)
+            accesses = tuple(a._replace(order=Order.ACQUIRE) if a in strong else a for a in load.accesses)
+            return load._replace(accesses=accesses)
         if instruction.kind is not Kind.PLAIN or any(a.reads for a in instruction.accesses):
             return load
     return load

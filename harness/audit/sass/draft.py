@@ -95,18 +95,14 @@ class Draft:
     """The next instruction of the text is a NOP."""
     num_temporaries: int = 0
 
+    root: str = field(init=False)
+    """The opcode without its suffixes."""
+    words: list[str] = field(init=False)
+    """The opcode's suffixes."""
+
     def __post_init__(self) -> None:
-        self.operands = tuple(parse_operand(text) for text in self.line.operands)
-
-    @property
-    def root(self) -> str:
-        """The opcode without its suffixes."""
-        return self.line.opcode.split(".", 1)[0]
-
-    @property
-    def words(self) -> list[str]:
-        """The opcode's suffixes."""
-        return self.line.opcode.split(".")[1:]
+        self.operands = tuple(map(parse_operand, self.line.operands))
+        self.root, *self.words = self.line.opcode.split(".")
 
     def operand(self, position: int) -> MachineOperand:
         """The operand at a position; raises NotUnderstood when there are fewer."""

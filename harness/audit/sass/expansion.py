@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from harness.audit.program import Problem
 from harness.audit.sass.listing import STEP, CodeLine, Listing
@@ -24,8 +25,7 @@ class Frame:
     """Frame and position in the listing of the instruction that follows the call."""
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One instruction in its frame; `callee` is the frame that a call enters."""
 
     line: CodeLine

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from harness.audit.program import Instruction
 
+Added = Mapping[int, Sequence[Instruction]]
+"""Instructions to go in front of others, by the index of those."""
 
-def insert_before(
-    instructions: Sequence[Instruction], added: Mapping[int, Sequence[Instruction]]
-) -> tuple[Instruction, ...]:
+
+def insert_before(instructions: Sequence[Instruction], added: Added) -> tuple[Instruction, ...]:
     """The list with `added[i]` in front of instruction `i`, renumbered; a branch to `i` runs what stands in front."""
     places: dict[int, int] = {}
     flat: list[Instruction] = []
@@ -18,11 +18,12 @@ def insert_before(
         places[instruction.index] = len(flat)
         flat += [*added.get(instruction.index, ()), instruction]
     places[len(instructions)] = len(flat)
-    return tuple(_placed(i, index, tuple(places[t] for t in i.targets)) for index, i in enumerate(flat))
+    return tuple(_placed(instruction, index, places) for index, instruction in enumerate(flat))
 
 
-def _placed(instruction: Instruction, index: int, targets: tuple[int, ...]) -> Instruction:
+def _placed(instruction: Instruction, index: int, places: Mapping[int, int]) -> Instruction:
     """The instruction itself where its place has not changed: copies are what this costs."""
+    targets = tuple(places[t] for t in instruction.targets) if instruction.targets else ()
     if (instruction.index, instruction.targets) == (index, targets):
         return instruction
-    return replace(instruction, index=index, targets=targets)
+    return instruction._replace(index=index, targets=targets)

@@ -66,7 +66,7 @@ class _Resolver:
         mbarrier = self._mbarrier(instruction)
         if (assigns, accesses, mbarrier) == (instruction.assigns, instruction.accesses, instruction.mbarrier):
             return instruction
-        return replace(instruction, assigns=assigns, accesses=accesses, mbarrier=mbarrier)
+        return instruction._replace(assigns=assigns, accesses=accesses, mbarrier=mbarrier)
 
     def _mbarrier(self, instruction: Instruction) -> Mbarrier | None:
         """The operation; the encoded word of an initialisation gives way to the count that it stands for."""
@@ -79,12 +79,12 @@ class _Resolver:
     def _assign(self, instruction: Instruction, assign: Assign) -> Assign:
         if assign.op is Op.MAD and assign.args[1] == Immediate(1 << _CTA_SHIFT):
             if self._root(instruction.index, assign.args[0]) == Special("cluster_ctarank"):
-                return replace(assign, op=Op.ADD, args=(SHARED_WINDOW, assign.args[2]))
+                return assign._replace(op=Op.ADD, args=(SHARED_WINDOW, assign.args[2]))
         elif assign.op is Op.ADD and any(isinstance(a, Immediate) for a in assign.args):
             offset = self._window_offset(instruction.index, assign)
             place = None if offset is None else self._parameter(offset)
             if place is not None:
-                return replace(assign, args=place)
+                return assign._replace(args=place)
         return assign
 
     def _window_offset(self, index: int, assign: Assign) -> int | None:
@@ -131,8 +131,8 @@ class _Resolver:
         if len(terms) == 1 and self._root(instruction.index, terms[0]) == PARAMETER_WINDOW:
             place = self._parameter(self._skips + access.address.offset)
             if place is not None and isinstance(place[1], Immediate):
-                return replace(access, address=Address(terms=(place[0],), offset=place[1].value))
+                return access._replace(address=Address(terms=(place[0],), offset=place[1].value))
         if access.space is not Space.GENERIC or not terms or not isinstance(terms[0], Register):
             return access
         upper = self._root(instruction.index, Register(neighbour(terms[0].name, 1)))
-        return replace(access, space=Space.SHARED) if upper == Special("swinhi") else access
+        return access._replace(space=Space.SHARED) if upper == Special("swinhi") else access

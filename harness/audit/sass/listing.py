@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from harness.audit.program import Problem, SourceLine
 
 STEP = 16
 """Bytes of one instruction on every architecture from sm_70 on."""
 
-_CODE = re.compile(r"^\s*/\*([0-9a-f]{4,6})\*/\s+(.*?)\s*$")
+_CODE = re.compile(r"^\s*/\*([0-9a-f]{4,6})\*/\s+(.*)$")
 _DATA = re.compile(r"^\.(byte|short|word|dword|zero|string|ascii|align)\b")
 _SECTION = re.compile(r'^\s*\.section\s+([^\s,"]+)')
 _LABEL = re.compile(r"^([.$\w][^\s:]*):\s*$")
@@ -29,11 +30,11 @@ _VALUE = re.compile(r"\.(byte|short|word|dword)\s+(.*)$")
 _TABLES = ".nv.constant2."
 _OLD_FLAGS = re.compile(r'^\s*\.headerflags\s+@"([^"]*)"')
 _SPACED = re.compile(r"\s+(?=`\(|-?0x)")
+_BRACKET = re.compile(r"[\[({\])}]")
 _SHARED = re.compile(r"^\s*\.zero\s+(\d+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeLine:
+class CodeLine(NamedTuple):
     """One instruction as written."""
 
     number: int
@@ -113,6 +114,9 @@ class _State:
 
 
 def _take(listing: Listing, state: _State, number: int, line: str) -> None:
+    if state.in_code and (code := _CODE.match(_ENCODING.sub("", line) if state.is_cuobjdump else line)):
+        _take_code(listing, state, number, int(code.group(1), 16), code.group(2).rstrip())
+        return
     if not line.strip() or _take_frame(listing, state, line):
         return
     if not state.in_code:
@@ -126,12 +130,6 @@ def _take(listing: Listing, state: _State, number: int, line: str) -> None:
     label = _LABEL.match(line)
     if label is not None:
         listing.labels[label.group(1)] = len(listing.lines)
-        return
-    if state.is_cuobjdump:
-        line = _ENCODING.sub("", line)
-    code = _CODE.match(line)
-    if code is not None:
-        _take_code(listing, state, number, int(code.group(1), 16), code.group(2))
     elif not line.lstrip().startswith((".", "//")) and line.strip() and not _is_filler(line):
         listing.problems.append(Problem(number, line.strip()[:160], "no instruction, label or directive"))
 
@@ -270,6 +268,11 @@ def _table(notes: list[str]) -> tuple[str, ...]:
 
 def split_operands(text: str) -> tuple[str, ...]:
     """Operands between commas that stand in no bracket; a label or offset after a space is one of its own."""
+    parts = text.split(",") if _BRACKET.search(text) is None else _split_outside_brackets(text)
+    return tuple(piece for part in parts if (bare := part.strip()) for piece in _SPACED.split(bare))
+
+
+def _split_outside_brackets(text: str) -> list[str]:
     parts, depth, start = [], 0, 0
     for position, sign in enumerate(text):
         if sign in "[({":
@@ -277,10 +280,9 @@ def split_operands(text: str) -> tuple[str, ...]:
         elif sign in "])}":
             depth -= 1
         elif sign == "," and depth == 0:
-            parts.append(text[start:position].strip())
+            parts.append(text[start:position])
             start = position + 1
-    parts.append(text[start:].strip())
-    return tuple(piece for part in parts if part for piece in _SPACED.split(part))
+    return [*parts, text[start:]]
 
 
 def _finish(listing: Listing, state: _State) -> None:

@@ -7,21 +7,20 @@ register changes, the use gets a register of its own, made by a copy of the firs
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from harness.audit.program import (
     Access,
     Address,
     Instruction,
-    Kernel,
     Kind,
     Op,
     Operand,
     Predicate,
     Register,
 )
-from harness.audit.sass.flat import insert_before
+from harness.audit.sass.flat import Added
 
 _ENDS = (Kind.BRANCH, Kind.OPAQUE_BRANCH, Kind.EXIT, Kind.TRAP, Kind.CALL, Kind.OPAQUE)
 
@@ -32,14 +31,14 @@ class _Guarded:
     name: str
 
 
-def split_guarded_values(kernel: Kernel) -> Kernel:
-    """The kernel with such uses on registers of their own; instructions are renumbered."""
-    leaders = {t for i in kernel.instructions for t in i.targets}
+def split_guarded_values(instructions: Sequence[Instruction]) -> tuple[Sequence[Instruction], Added]:
+    """The instructions with such uses on registers of their own, and the copies that go in front of some."""
+    leaders = {t for i in instructions for t in i.targets}
     held: dict[str, _Guarded] = {}
     copies: dict[str, Instruction] = {}
     wanted: set[str] = set()
     changed: list[tuple[Instruction, Instruction]] = []
-    for instruction in kernel.instructions:
+    for instruction in instructions:
         if instruction.index in leaders:
             held.clear()
         renamed = _rename(instruction, held, wanted)
@@ -50,13 +49,13 @@ def split_guarded_values(kernel: Kernel) -> Kernel:
         if instruction.kind in _ENDS:
             held.clear()
     if not wanted:
-        return kernel
+        return instructions, {}
     before: dict[int, list[Instruction]] = {}
     made = _closed(copies, wanted)
     for name in sorted(made, key=lambda n: copies[n].index):
         before.setdefault(copies[name].index, []).append(copies[name])
-    chosen = [renamed if _added(old, renamed) <= made else old for old, renamed in changed]
-    return replace(kernel, instructions=insert_before(chosen, before))
+    chosen = [new if new is old or _added(old, new) <= made else old for old, new in changed]
+    return chosen, before
 
 
 def _added(old: Instruction, renamed: Instruction) -> set[str]:
@@ -76,20 +75,20 @@ def _rename(instruction: Instruction, held: dict[str, _Guarded], wanted: set[str
             return Register(held[operand.name].name)
         return operand
 
-    assigns = tuple(replace(a, args=tuple(map(rename, a.args))) for a in instruction.assigns)
+    assigns = tuple(a._replace(args=tuple(map(rename, a.args))) for a in instruction.assigns)
     accesses = tuple(_renamed_access(access, rename) for access in instruction.accesses)
     if not used:
         return instruction
     if instruction.accesses:
         wanted |= used
     uses = (*instruction.uses, *sorted(used))
-    return replace(instruction, assigns=assigns, accesses=accesses, uses=uses)
+    return instruction._replace(assigns=assigns, accesses=accesses, uses=uses)
 
 
 def _renamed_access(access: Access, rename: Callable[[Operand], Operand]) -> Access:
     address = Address(terms=tuple(map(rename, access.address.terms)), offset=access.address.offset)
     registers = access.registers if access.reads else tuple(map(rename, access.registers))
-    return replace(access, address=address, registers=registers)
+    return access._replace(address=address, registers=registers)
 
 
 def _forget(held: dict[str, _Guarded], instruction: Instruction) -> None:
@@ -109,11 +108,10 @@ def _hold(
         if assign.target not in instruction.defs or assign.op is Op.LOAD:
             continue
         name = f"{assign.target}@{instruction.index}"
-        copies[name] = replace(
-            instruction,
+        copies[name] = instruction._replace(
             predicate=None,
             defs=(name,),
-            assigns=(*temporaries, replace(assign, target=name)),
+            assigns=(*temporaries, assign._replace(target=name)),
         )
         held[assign.target] = _Guarded(guard, name)
 

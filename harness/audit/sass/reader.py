@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.audit.program import (
     Instruction,
@@ -20,6 +20,7 @@ from harness.audit.sass.acquires import mark_acquires
 from harness.audit.sass.attributes import KernelInfo, parse_attributes
 from harness.audit.sass.draft import Bank, Draft, NotUnderstood
 from harness.audit.sass.expansion import Expansion, Item, expand
+from harness.audit.sass.flat import insert_before
 from harness.audit.sass.idioms import resolve_idioms
 from harness.audit.sass.joined import split_joined_guards
 from harness.audit.sass.listing import Listing, parse_listing
@@ -106,7 +107,9 @@ def _read_kernel(
     )
     table = listing.tables.get(name, b"")
     named = split_tables(resolve_idioms(kernel, params, offsets, machine), table, places)
-    return split_joined_guards(split_guarded_values(named))
+    split, joined = split_joined_guards(named.instructions)
+    renamed, copies = split_guarded_values(split)
+    return replace(named, instructions=insert_before(renamed, {**copies, **joined}))
 
 
 def _params_of(name: str, info: KernelInfo, names: tuple[str, ...]) -> tuple[Param, ...]:
@@ -129,8 +132,9 @@ def _translate(
 ) -> tuple[Instruction, ...]:
     instructions = []
     for index, item in enumerate(expansion.items):
-        after = listing.lines[item.position + 1 : item.position + 2]
-        draft = Draft(line=item.line, bank=bank, precedes_nop=any(line.opcode == "NOP" for line in after))
+        after = item.position + 1
+        precedes_nop = after < len(listing.lines) and listing.lines[after].opcode == "NOP"
+        draft = Draft(line=item.line, bank=bank, precedes_nop=precedes_nop)
         try:
             predicate = _dispatch(draft, item)
             targets = _targets(listing, expansion, draft, item, index)

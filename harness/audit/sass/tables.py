@@ -98,11 +98,11 @@ def _chain(
         for number, name in enumerate(names)
     )
     used = (index.name,) if isinstance(index, Register) else ()
-    test = replace(load, kind=Kind.PLAIN, defs=tuple(names), uses=used, assigns=tests, accesses=())
+    test = load._replace(kind=Kind.PLAIN, defs=tuple(names), uses=used, assigns=tests, accesses=())
     added.setdefault(load.index, []).append(test)
     branches = [
-        replace(jump, kind=Kind.BRANCH, predicate=Predicate(name), targets=(target,), uses=(name,))
+        jump._replace(kind=Kind.BRANCH, predicate=Predicate(name), targets=(target,), uses=(name,))
         for name, target in zip(names[:-1], targets[:-1], strict=True)
     ]
     added.setdefault(jump.index, []).extend(branches)
-    changed[jump.index] = replace(jump, kind=Kind.BRANCH, targets=(targets[-1],))
+    changed[jump.index] = jump._replace(kind=Kind.BRANCH, targets=(targets[-1],))

@@ -33,27 +33,15 @@ def _fold(
     for position, arg in enumerate(args):
         if isinstance(arg, Immediate) and arg.value & ones in (0, ones):
             fixed[position] = 1 if arg.value & ones else 0
-    open_positions = [p for p in range(3) if p not in fixed]
-
-    def result(values: dict[int, int]) -> int:
-        index = sum(values[p] << (2 - p) for p in range(3))
-        return table >> index & 1
-
-    def matters(position: int) -> bool:
-        others = [p for p in open_positions if p != position]
-        for bits_of in product((0, 1), repeat=len(others)):
-            known = {**fixed, **dict(zip(others, bits_of, strict=True))}
-            if result({**known, position: 0}) != result({**known, position: 1}):
-                return True
-        return False
-
-    used = [p for p in open_positions if matters(p)]
-    idle = {p: 0 for p in open_positions if p not in used}
-    rows = {
-        values: result({**fixed, **idle, **dict(zip(used, values, strict=True))})
-        for values in product((0, 1), repeat=len(used))
-    }
+    cases: list[tuple[int, ...]] = list(product(*((fixed[p],) if p in fixed else (0, 1) for p in range(3))))
+    results = {case: table >> (4 * case[0] + 2 * case[1] + case[2]) & 1 for case in cases}
+    used = [p for p in range(3) if any(results.get(_flipped(c, p), r) != r for c, r in results.items())]
+    rows = {tuple(case[p] for p in used): result for case, result in results.items()}
     return [args[p] for p in used], rows
+
+
+def _flipped(case: tuple[int, ...], position: int) -> tuple[int, ...]:
+    return (*case[:position], 1 - case[position], *case[position + 1 :])
 
 
 def _one(draft: Draft, arg: Operand, at_zero: int, at_one: int, bits: int) -> Operand:

@@ -21,6 +21,7 @@ from harness.audit.model import Model
 from harness.audit.program import Op
 from harness.audit.ptx import read_ptx
 from harness.audit.roles import KernelOptions
+from harness.audit.threads import ThreadClass
 
 HEAD = """.version 8.7
 .target sm_90a
@@ -36,6 +37,12 @@ HEAD = """.version 8.7
 
 def model_of(*lines: str) -> Model:
     return Model(read_ptx(HEAD + "\n".join(lines) + "\nret;\n}\n").kernels[0], KernelOptions())
+
+
+def classes_of(model: Model) -> tuple[ThreadClass, ...]:
+    """Threads by all that decides what they run."""
+    places = frozenset(range(len(model.kernel.instructions)))
+    return model.classes(frozenset(range(len(model.graph.blocks))), places)
 
 
 def sources_of(*lines: str) -> set[str]:
@@ -121,13 +128,13 @@ def test_threads_are_sorted_by_the_conditions_on_who_they_are(
     lines: tuple[str, ...], sizes: list[int]
 ) -> None:
     model = model_of(*lines, "@%p1 bra L;", "griddepcontrol.wait;", "L: bar.sync 0;")
-    classes = model.classes(frozenset(range(len(model.graph.blocks))))
+    classes = classes_of(model)
     assert sorted(len(c.threads) for c in classes) == sizes and all(c.is_certain for c in classes)
 
 
 def test_the_elected_thread_and_the_others_are_two_classes() -> None:
     model = model_of("elect.sync %r1|%p1, -1;", "@%p1 bra L;", "griddepcontrol.wait;", "L:")
-    classes = model.classes(frozenset(range(len(model.graph.blocks))))
+    classes = classes_of(model)
     # One thread of each warp is the elected one, and nobody knows which.
     assert sorted((c.is_elected, len(c.threads)) for c in classes) == [(False, 96), (True, 96)]
 

@@ -84,6 +84,12 @@ def test_a_trigger_after_each_threads_stores_names_the_assumption_about_slower_t
     assert result(audit(WAIT, READ, *role, TRIGGER), "PDL002").assumptions
 
 
+def test_a_bulk_store_that_may_still_be_under_way_at_the_trigger_is_an_assumption_with_its_line() -> None:
+    store = "cp.async.bulk.global.shared::cta.bulk_group [%rd2], [smem], 256;"
+    said = result(audit(WAIT, store, TRIGGER), "PDL002").assumptions
+    assert "asynchronous stores (line 11) have completed at the trigger" in said
+
+
 def test_an_unknown_function_before_the_wait_is_undecided_and_after_it_is_not() -> None:
     declare = HEAD.replace(".extern .shared", ".extern .func mystery;\n.extern .shared").replace("BOUNDS", "")
     for lines, wanted in (
@@ -92,6 +98,18 @@ def test_an_unknown_function_before_the_wait_is_undecided_and_after_it_is_not() 
     ):
         results = audit_text(declare + "\n".join([*lines, READ, WRITE]) + "\nret;\n}\n")
         assert decision(results, "PDL001") is wanted
+
+
+def test_a_kernel_that_may_wait_in_a_function_that_is_not_known_is_undecided_until_its_launch_is_given() -> (
+    None
+):
+    waiter = ".func waiter() { griddepcontrol.wait; ret; }\n.visible .entry"
+    call = ("mov.u64 %rd3, waiter;", "shape: .callprototype _ ();", "call %rd3, (), shape;", READ)
+    text = HEAD.replace(".visible .entry", waiter).replace("BOUNDS", "") + "\n".join(call) + "\nret;\n}\n"
+    found = [
+        decision(audit_text(text, parse_options({"launch": how})), "PDL001") for how in ("unknown", "plain")
+    ]
+    assert found == [Decision.UNDECIDED, Decision.NOT_APPLICABLE]
 
 
 def test_an_address_that_leads_to_no_argument_is_undecided() -> None:
@@ -204,6 +222,23 @@ def test_a_choice_that_a_shared_condition_decides_is_followed() -> None:
     chosen = ("selp.b64 %rd4, %rd1, %rd2, %p1;", "ld.global.b32 %r1, [%rd4];", "@%p1 bra M;", WAIT, "M:")
     results = audit(*lead, *chosen, roles={"x": "activation", "y": "static"})
     assert decision(results, "PDL001") is Decision.PROVEN
+
+
+@pytest.mark.parametrize(
+    ("lines", "guard", "opposite"),
+    [
+        (("setp.eq.u32 %p1, %r9, %r9;",), "%p1", "!%p1"),
+        (("setp.gt.s32 %p2, %r9, 5;", "@%p2 bra GO;", "bra.uni END;", "GO: selp.u32 %r2, 1, 0, %p2;",
+          "and.b32 %r3, %r2, 3;", "setp.ne.u32 %p1, %r3, 0;"), "%p1", "!%p1"),
+    ],
+)  # fmt: skip
+def test_a_wait_under_a_condition_that_always_holds_there_is_sure(
+    lines: tuple[str, ...], guard: str, opposite: str
+) -> None:
+    found = [
+        decision(audit(*lines, f"@{which} {WAIT}", READ, "END:"), "PDL001") for which in (guard, opposite)
+    ]
+    assert found == [Decision.PROVEN, Decision.SHOWN]
 
 
 def test_settled_memory_may_be_written_early_and_the_result_names_what_that_takes() -> None:
