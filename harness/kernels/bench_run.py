@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from harness.kernels.records import BenchRun, CellRecord, Machine, TuneRun, TuningChoice
-from harness.kernels.subject import KernelSubject
+from harness.kernels.subject import KernelRunError, KernelSubject
 from harness.kernels.timing import utc_now
 from harness.model.errors import ConfigurationError
 
 
 def run_bench(subject: KernelSubject, match: str, rounds: int) -> BenchRun:
-    """Times the cells whose names match the glob, interleaved with their baselines."""
+    """Times the cells whose names match the glob, interleaved with their baselines.
+
+    Raises:
+        ConfigurationError: no cell matches.
+        KernelRunError: the subject's process ended badly before its first cell; what it had timed is kept otherwise.
+    """
     cells: list[CellRecord] = []
     facts: dict[str, Any] = {}
 
@@ -23,7 +28,13 @@ def run_bench(subject: KernelSubject, match: str, rounds: int) -> BenchRun:
 
     launches = subject.section.launches or ""
     options = ["--match", match, "--rounds", str(rounds), "--launches", launches]
-    subject.work("bench", "benchmarks", take, options)
+    stopped_by = ""
+    try:
+        subject.work("bench", "benchmarks", take, options)
+    except KernelRunError as error:
+        if not cells:
+            raise
+        stopped_by = str(error)
     if not cells:
         raise ConfigurationError("no-cells", f"No benchmark cell matches {match!r}.")
     return BenchRun(
@@ -31,6 +42,7 @@ def run_bench(subject: KernelSubject, match: str, rounds: int) -> BenchRun:
         machine=Machine(**facts["machine"]),
         copy_bytes_per_second=facts["copy_bytes_per_second"],
         cells=tuple(cells),
+        stopped_by=stopped_by,
     )
 
 

@@ -94,8 +94,9 @@ def bench_cells(
 
 
 def bench_code(run: BenchRun) -> ExitCode:
-    """3 when a cell's own kernel could not be timed."""
-    return ExitCode.UNDECIDED if any(cell.candidate is None for cell in run.cells) else ExitCode.ADMIT
+    """3 when a cell's own kernel could not be timed, or the run ended early."""
+    is_open = bool(run.stopped_by) or any(cell.candidate is None for cell in run.cells)
+    return ExitCode.UNDECIDED if is_open else ExitCode.ADMIT
 
 
 def tune_tables(

@@ -155,6 +155,8 @@ class BenchRun(Record):
     copy_bytes_per_second: float
     """Measured in this run: bytes read plus bytes written of a large device-to-device copy."""
     cells: tuple[CellRecord, ...]
+    stopped_by: str = ""
+    """What ended the run before its last cell; empty when all that match were taken."""
 
 
 class TuningChoice(Record):

@@ -79,6 +79,7 @@ def render_bench(run: BenchRun) -> str:
     rows = [_cell_row(cell, names, run.copy_bytes_per_second) for cell in run.cells]
     lines = [table(header, rows)]
     lines += [f"not timed: {c.name}: {name}: {why}" for c in run.cells for name, why in c.missing.items()]
+    lines += [f"ended early: {run.stopped_by}"] if run.stopped_by else []
     lost = [cell.name for cell in run.cells if cell.lost_to]
     lines.append(f"{len(run.cells)} cells, {len(lost)} lost; {_machine(run)}")
     return "\n".join(lines)

@@ -77,7 +77,7 @@ def bench(arguments: argparse.Namespace, emit: Emit) -> None:
     """Times every cell that matches."""
     launches = resolve(arguments.launches) if arguments.launches else dict
     before = measure_machine()
-    emit({"copy_bytes_per_second": measure_copy_bandwidth()})
+    emit({"machine": before, "copy_bytes_per_second": measure_copy_bandwidth()})
     for cell in resolve(arguments.function)():
         if fnmatchcase(cell.name, arguments.match):
             emit({"cell": time_cell(cell, launches, arguments.rounds)})

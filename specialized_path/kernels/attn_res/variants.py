@@ -68,7 +68,7 @@ def _variant(operator: str, num_blocks: int, update: Update, rounds_mixture: boo
 
 
 _VARIANTS = (
-    *(_variant("OC-2, OC-13", n, "add") for n in range(9)),
+    *(_variant("OC-2, OC-13", n, "add") for n in range(1, 9)),
     *(_variant("OC-13", n, "replace") for n in range(1, 9)),
     _variant("OC-2", 0, "keep"),
     _variant("OC-21", 8, "add", rounds_mixture=True),

@@ -20,8 +20,14 @@ from specialized_path.kernels.mla.launch import (
     mla_query,
     mla_value,
 )
-from specialized_path.kernels.mla.stock import Decode, stock_kernels
-from specialized_path.kernels.mla.variants import CacheName
+from specialized_path.kernels.mla.stock import (
+    Decode,
+    stock_kernels,
+    stock_or_reason,
+    stock_query,
+    stock_value,
+)
+from specialized_path.kernels.mla.variants import CacheName, Schedule
 
 HEADS = {"tp8": 12, "tp16": 6}
 PAGE = 64
@@ -84,12 +90,25 @@ def _prepare_attention(
     out = torch.empty(*rows, KV_RANK, dtype=torch.bfloat16, device="cuda")
     lse = torch.empty(rows, device="cuda")
 
-    def ours(copy: int) -> object:
+    def attend(schedule: Schedule, copy: int) -> object:
         tables = (step.block_table, step.seq_lens)
-        return mla_attention(step.query, step.caches[copy], *tables, partial=workspace, out=out, lse=lse)
+        return mla_attention(
+            step.query,
+            step.caches[copy],
+            *tables,
+            partial=workspace,
+            out=out,
+            lse=lse,
+            schedule=schedule,
+        )
 
     stock, missing = stock_kernels(step)
-    return _prepared(len(step.caches), ours, {"torch": partial(_torch_attention, step), **stock}, missing)
+    others: dict[str, Callable[[int], object]] = {
+        "ours, roles": partial(attend, "roles"),
+        "torch": partial(_torch_attention, step),
+        **stock,
+    }
+    return _prepared(len(step.caches), partial(attend, "lockstep"), others, missing)
 
 
 def _torch_attention(step: Decode, copy: int) -> Tensor:
@@ -141,9 +160,8 @@ def _prepare_query(heads: int, dtype: torch.dtype, num_rows: int) -> PreparedCel
     def theirs(copy: int) -> object:
         return _torch_query(projected, weights[copy], cache, slots, out)
 
-    return _prepared(
-        copies, ours, {"torch": theirs}, {"vllm": "no fused kernel: it runs the calls of 'torch'"}
-    )
+    found, missing = stock_or_reason(lambda: stock_query(projected, weights, cache, slots))
+    return _prepared(copies, ours, {"torch": theirs, **found}, missing)
 
 
 def _torch_query(
@@ -190,9 +208,8 @@ def _prepare_value(heads: int, num_rows: int) -> PreparedCell:
         values = torch.bmm(latent.transpose(0, 1), weights[copy].transpose(1, 2)).transpose(0, 1)
         return torch.mul(values.reshape(num_rows, -1), torch.sigmoid(gate), out=out)
 
-    return _prepared(
-        copies, ours, {"torch": theirs}, {"vllm": "no fused kernel: it runs the calls of 'torch'"}
-    )
+    found, missing = stock_or_reason(lambda: stock_value(latent, weights, gate))
+    return _prepared(copies, ours, {"torch": theirs, **found}, missing)
 
 
 def _normal(*shape: int) -> Tensor:
@@ -216,9 +233,8 @@ def _prepared(
     baselines: Mapping[str, Callable[[int], object]],
     missing: Mapping[str, str],
 ) -> PreparedCell:
-    """Every work run once, as calls on each copy."""
-    for work in (candidate, *baselines.values()):
-        work(0)
+    """The candidate run once; its and the others' work as calls on each copy."""
+    candidate(0)
     torch.cuda.synchronize()
     return PreparedCell(
         candidate=[_Call(candidate, i) for i in range(copies)],

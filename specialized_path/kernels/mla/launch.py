@@ -98,15 +98,18 @@ def allocate_partial(
     num_reqs: int, num_tokens: int, num_heads: int, max_context: int, device: torch.device
 ) -> PartialAttention:
     """A plan and its workspace for steps of B requests; one serves all layers of a stream in turn."""
-    num_ctas = torch.cuda.get_device_properties(device).multi_processor_count
     rows = num_tokens * num_heads
-    plan = plan_splits(num_reqs, core_row_tiles(rows)[1], max_context, num_ctas=num_ctas)
+    plan = plan_splits(num_reqs, core_row_tiles(rows)[1], max_context, num_ctas=_num_sms(device))
     shape = (num_reqs, plan.max_splits, rows)
     return PartialAttention(
         plan=plan,
         sums=torch.empty(*shape, KV_RANK, device=device),
         max_and_sum=torch.empty(*shape, 2, device=device),
     )
+
+
+def _num_sms(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def mla_query(
@@ -163,6 +166,7 @@ def mla_query(
         Int32(kv_cache.shape[1]),
         Int32(num_rows),
         Int32(num_heads),
+        Int32(max(1, _num_sms(projected.device) // (8 * num_heads))),
         Float32(eps),
         Float32(scale.query),
         Float32(scale.cache),

@@ -22,9 +22,10 @@ _K_STEPS = Q_RANK // 16 // _WARPS
 class QueryKernel:
     """Query rows [rows, H, 576] and cache rows from the projection's rows.
 
-    Eight warps multiply, the ninth normalises and stores the cache rows. Weights are in shared memory before
-    the wait and stay there while the rows go by, `16 * m_tiles` at a time. The nope part crosses the cluster
-    through distributed shared memory, rounded to BF16 as the contract says.
+    Grid: (8 CTAs x heads, groups of rows), a cluster a head and group. Eight warps multiply, the ninth normalises
+    and stores the cache rows. Weights are in shared memory before the wait and stay there while the group's rows
+    go by, `16 * m_tiles` at a time. The nope part crosses the cluster through distributed shared memory, rounded
+    to BF16 as the contract says.
 
     Args:
         fp8: query and cache are e4m3, each over its own scale; otherwise bfloat16.
@@ -66,6 +67,7 @@ class QueryKernel:
         page_size: Int32,
         num_rows: Int32,
         num_heads: Int32,
+        max_groups: Int32,
         eps: Float32,
         q_scale: Float32,
         k_scale: Float32,
@@ -92,7 +94,7 @@ class QueryKernel:
             q_scale,
             k_scale,
         ).launch(
-            grid=(CLUSTER * num_heads, 1, 1),
+            grid=(CLUSTER * num_heads, cutlass.min((num_rows + self.rows - 1) // self.rows, max_groups), 1),
             cluster=(CLUSTER, 1, 1),
             block=(THREADS, 1, 1),
             smem=self.smem,
@@ -123,7 +125,8 @@ class QueryKernel:
         k_scale: Float32,
     ) -> None:
         tid, _, _ = cute.arch.thread_idx()
-        place, _, _ = cute.arch.block_idx()
+        place, group, _ = cute.arch.block_idx()
+        _, num_groups, _ = cute.arch.grid_dim()
         lane, warp = tid % 32, cute.arch.make_warp_uniform(tid // 32)
         head, part = place // CLUSTER, place % CLUSTER
         base = cute.arch.get_dyn_smem(cutlass.Int8, alignment=128).toint()
@@ -132,7 +135,8 @@ class QueryKernel:
         if warp == _WARPS:
             cute.arch.griddepcontrol_wait()
             cute.arch.griddepcontrol_launch_dependents()
-            for row in cutlass.range(place, num_rows, CLUSTER * num_heads, unroll=1):
+            ctas = CLUSTER * num_heads
+            for row in cutlass.range(place + group * ctas, num_rows, num_groups * ctas, unroll=1):
                 self.insert(
                     projected.toint() + Int64(2) * (projected_stride * row + Q_RANK),
                     kv_a_norm.toint(),
@@ -161,9 +165,9 @@ class QueryKernel:
             cute.arch.griddepcontrol_launch_dependents()
             cute.arch.cp_async_wait_group(1)
             self.warps_barrier()
-            buffer = Int32(0)
-            for first in cutlass.range(0, num_rows, self.rows, unroll=1):
-                if first > 0:
+            buffer, start = Int32(0), group * self.rows
+            for first in cutlass.range(start, num_rows, num_groups * self.rows, unroll=1):
+                if first > start:
                     # The sums and the rows of the round before are still being read.
                     self.warps_barrier()
                 for i in cutlass.range_constexpr(2 * self.m_tiles):
@@ -180,7 +184,7 @@ class QueryKernel:
                 self.warps_barrier()
                 self.up_project(base, lane, warp)
                 self.warps_barrier()
-                if first == 0:
+                if first == start:
                     cute.arch.cluster_wait()
                 out = query.toint() + Int64(1 if self.fp8 else 2) * ROW * (Int64(first) * num_heads + head)
                 self.hand_over(base, buffer, out, num_rows - first, num_heads, part, q_scale, tid)

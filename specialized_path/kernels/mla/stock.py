@@ -1,4 +1,4 @@
-"""vLLM 0.33.0's own MLA decode kernels on our tensors, as its backends call them: baselines, where they import.
+"""vLLM 0.33.0's own MLA decode kernels on our tensors, as its layer and backends call them: baselines.
 
 Metadata that vLLM computes once a step, for all layers, is computed outside the returned calls.
 """
@@ -6,14 +6,17 @@ Metadata that vLLM computes once a step, for all layers, is computed outside the
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-KV_RANK = 512
+from specialized_path.kernels.mla.launch import QueryWeights
+
+Q_RANK, KV_RANK, NOPE, ROPE = 1536, 512, 128, 64
+EPS = 1e-5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,3 +180,61 @@ def triton(step: Decode) -> Attend:
         return out.view(num_reqs, num_tokens, num_heads, KV_RANK)
 
     return attend
+
+
+Work = Callable[[int], object]
+"""One launch of everything that a step takes, with the weights of that number."""
+
+
+def stock_or_reason(make: Callable[[], Work]) -> tuple[dict[str, Work], dict[str, str]]:
+    """What `make` gives, under the name "vllm"; or why it cannot be imported here."""
+    try:
+        return {"vllm": make()}, {}
+    except ImportError as error:
+        return {}, {"vllm": str(error)}
+
+
+def stock_query(
+    projected: Tensor, weights: Sequence[QueryWeights], kv_cache: Tensor, slot_mapping: Tensor
+) -> Work:
+    """OC-8 behind its projection in four launches: both norms, q_b, absorption, query rows with the insert."""
+    norms: Any = importlib.import_module("vllm.models.common.ops")
+    product = _low_latency_product()
+    tail: Any = importlib.import_module("vllm.models.kimi_k3.nvidia.ops.fused_mla_key_concat_kv_cache")
+    one = torch.ones(1, device=projected.device)
+    scales = {"q_scale_inv": one, "cache_scale_inv": one} if kv_cache.element_size() == 1 else {}
+
+    def run(copy: int) -> object:
+        now = weights[copy]
+        q_a, kv_c, k_pe = projected[:, : Q_RANK + KV_RANK + ROPE].split([Q_RANK, KV_RANK, ROPE], dim=-1)
+        q_c, kv_c = norms.fused_q_kv_rmsnorm(q_a, kv_c, now.q_a_norm, now.kv_a_norm, EPS)
+        nope, rope = product(q_c, now.w_q_b).unflatten(-1, (-1, NOPE + ROPE)).split([NOPE, ROPE], dim=-1)
+        absorbed = torch.bmm(nope.transpose(0, 1), now.w_uk).transpose(0, 1)
+        return tail.fused_mla_decode_q_concat_kv_cache_insert(
+            absorbed, rope, kv_c, k_pe, kv_cache, slot_mapping, **scales
+        )
+
+    return run
+
+
+def _low_latency_product() -> Callable[[Tensor, Tensor], Tensor]:
+    module: Any = importlib.import_module("vllm.models.kimi_k3.nvidia.low_latency_gemm")
+
+    def product(x: Tensor, weight: Tensor) -> Tensor:
+        found: Tensor | None = module.try_low_latency_gemm(x, weight)
+        return torch.nn.functional.linear(x, weight) if found is None else found
+
+    return product
+
+
+def stock_value(latent: Tensor, w_uv: Sequence[Tensor], gate: Tensor) -> Work:
+    """OC-10 in two launches: W_UV, and the gate as torch.compile fuses it."""
+    layer: Any = importlib.import_module("vllm.models.kimi_k3.nvidia.mla")
+    num_rows, num_heads, _ = latent.shape
+    values = torch.empty(num_rows, num_heads, w_uv[0].shape[1], dtype=latent.dtype, device=latent.device)
+
+    def run(copy: int) -> object:
+        torch.bmm(latent.transpose(0, 1), w_uv[copy].transpose(1, 2), out=values.transpose(0, 1))
+        return layer._gate_sigmoid_mul(values.flatten(1), gate)
+
+    return run

@@ -36,9 +36,9 @@ Source = Literal["latent", "chunks", "shards"]
 class ValueKernel:
     """Gated values [rows, H * 128] from latents, or from what merges to latents.
 
-    Grid: (8 CTAs x heads, tiles of 16 rows), a cluster a head. A CTA brings 64 of the 512 latent columns,
-    rounded to BF16 as the contract says, to all CTAs of its cluster, then makes 16 of the head's 128 values;
-    its 16 KiB of W_UV are in shared memory before the wait.
+    Grid: (8 CTAs x heads, tiles of 16 rows). A CTA makes 16 of the head's 128 values; its 16 KiB of W_UV are in
+    shared memory before the wait. Latents it reads whole; where it merges first, the eight CTAs of a head are a
+    cluster, and each brings 64 of the 512 merged columns, rounded to BF16 as the contract says, to all of them.
 
     Args:
         source: "latent" takes latents, "chunks" what the attention core leaves, "shards" the latents and LSE
@@ -92,7 +92,7 @@ class ValueKernel:
             cut,
         ).launch(
             grid=(CLUSTER * sizes.num_heads, (sizes.num_rows + (ROWS - 1)) // ROWS, 1),
-            cluster=(CLUSTER, 1, 1),
+            cluster=(1 if self.merge is None else CLUSTER, 1, 1),
             block=(THREADS, 1, 1),
             smem=self.smem,
             stream=stream,
@@ -117,8 +117,9 @@ class ValueKernel:
         tile = find_tile()
         tid, base, head, part = tile.tid, tile.base, tile.head, tile.column_slice
         source = merge_source(first, second, seq_lens, sizes, scales, cut)
-        # A CTA may write to its peers once they all run.
-        cute.arch.cluster_arrive_relaxed()
+        if cutlass.const_expr(self.merge is not None):
+            # A CTA may write to its peers once they all run.
+            cute.arch.cluster_arrive_relaxed()
         weights = w_uv.toint() + Int64(2) * (w_uv_head_stride * head + part * (_PART * KV_RANK))
         for i in cutlass.range_constexpr(_PART * KV_RANK // 8 // THREADS):
             index = tid + i * THREADS
@@ -129,14 +130,7 @@ class ValueKernel:
         cute.arch.griddepcontrol_wait()
         cute.arch.griddepcontrol_launch_dependents()
 
-        words = self.latent_words(source, tile)
-        cute.arch.cluster_wait()
-        mine = base + self.at["latent"] + (tid // 16) * self.pitch + part * (2 * COLUMNS) + (tid % 16) * 8
-        for peer in cutlass.range_constexpr(CLUSTER):
-            ops.cluster_store(ops.map_to_cta(mine, Int32(peer)), words[0], words[1])
-        cute.arch.cp_async_wait_group(0)
-        cute.arch.cluster_arrive()
-        cute.arch.cluster_wait()
+        self.bring_latents(source, tile)
         self.multiply(base, tile.lane, tile.warp)
         cute.arch.sync_threads()
         row = tile.first_row + tid // (_PART // 2)
@@ -150,25 +144,40 @@ class ValueKernel:
             at = (Int64(row) * sizes.num_heads + head) * V_DIM + column
             ops.global_store(out.toint() + Int64(2) * at, word)
 
-    def latent_words(self, source: dict[str, Any], tile: Tile) -> tuple[Any, Any]:
-        """Two BF16 pairs of the row `tid // 16`, from the latents or merged; the merge meets at a barrier."""
-        if self.merge is None:
-            return self.load_latent(source, tile)
-        tile = tile._replace(base=tile.base + self.at["merge"])
-        self.merge.weigh(source, tile)
-        cute.arch.sync_threads()
-        return self.merge.merged(source, tile, tile.column_slice * COLUMNS)
-
     @cute.jit
-    def load_latent(self, source: dict[str, Any], tile: Tile) -> tuple[Any, Any]:
-        """Row `tid // 16`, four of this CTA's 64 columns; zeros for a row that does not exist."""
-        first, second = Uint32(0), Uint32(0)
-        row = tile.first_row + tile.tid // 16
-        if row < source["num_rows"]:
-            row_at = (Int64(row) * source["num_heads"] + tile.head) * KV_RANK
-            at = row_at + tile.column_slice * COLUMNS + 4 * (tile.tid % 16)
-            first, second = ops.global_load(source["latents"] + Int64(2) * at, Uint32, 2)
-        return first, second
+    def copy_latents(self, source: dict[str, Any], tile: Tile) -> None:
+        """The tile's rows; the last row once more in place of one that does not exist, and is not stored."""
+        for i in cutlass.range_constexpr(ROWS * KV_RANK // 8 // THREADS):
+            index = tile.tid + i * THREADS
+            slot, chunk = index // (KV_RANK // 8), index % (KV_RANK // 8)
+            row = cutlass.min(tile.first_row + slot, source["num_rows"] - 1)
+            at = (Int64(row) * source["num_heads"] + tile.head) * KV_RANK + 8 * chunk
+            target = tile.base + self.at["latent"] + slot * self.pitch + chunk * 16
+            ops.copy_async_16(target, source["latents"] + Int64(2) * at)
+        cute.arch.cp_async_commit_group()
+        cute.arch.cp_async_wait_group(0)
+        cute.arch.sync_threads()
+
+    def bring_latents(self, source: dict[str, Any], tile: Tile) -> None:
+        """All columns of the tile's rows, and the weights, are in shared memory behind it.
+
+        Where it merges, this CTA makes its columns, and meets the cluster when all have all columns.
+        """
+        if self.merge is None:
+            self.copy_latents(source, tile)
+            return
+        merging = tile._replace(base=tile.base + self.at["merge"])
+        self.merge.weigh(source, merging)
+        cute.arch.sync_threads()
+        words = self.merge.merged(source, merging, tile.column_slice * COLUMNS)
+        cute.arch.cluster_wait()
+        mine = tile.base + self.at["latent"] + (tile.tid // 16) * self.pitch
+        mine += tile.column_slice * (2 * COLUMNS) + (tile.tid % 16) * 8
+        for peer in range(CLUSTER):
+            ops.cluster_store(ops.map_to_cta(mine, Int32(peer)), words[0], words[1])
+        cute.arch.cp_async_wait_group(0)
+        cute.arch.cluster_arrive()
+        cute.arch.cluster_wait()
 
     @cute.jit
     def multiply(self, base: Int32, lane: Int32, warp: Int32) -> None:

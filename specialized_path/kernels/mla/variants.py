@@ -135,7 +135,7 @@ def _build_query(cache_name: CacheName, m_tiles: int) -> Any:
         QueryKernel(fp8=cache_name == "fp8", m_tiles=m_tiles),
         *(fake_pointer() for _ in _QUERY_ROLES),
         *(Int64(1) for _ in range(4)),
-        *(Int32(1) for _ in range(3)),
+        *(Int32(1) for _ in range(4)),
         *(Float32(1.0) for _ in range(3)),
         Int32(1),
         fake_stream(),

@@ -51,9 +51,9 @@ def _prepare(shape: WeightShape, batch: int) -> PreparedCell:
     }
     missing = {}
     try:
-        stock = _stock(x, weights[0])
+        stock = _stock()
         baselines["vllm"] = [partial(stock, x, w) for w in weights]
-    except (ImportError, NotImplementedError) as error:
+    except ImportError as error:
         missing["vllm"] = f"{type(error).__name__}: {error}"
     candidate = [partial(project, x, w, out=out) for w in weights]
     candidate[0]()
@@ -61,10 +61,14 @@ def _prepare(shape: WeightShape, batch: int) -> PreparedCell:
     return PreparedCell(candidate=candidate, baselines=baselines, missing=missing)
 
 
-def _stock(x: Tensor, weight: Tensor) -> Callable[[Tensor, Tensor], Any]:
-    """vLLM 0.33.0's kernel for this shape and batch; NotImplementedError where it leaves them to cuBLAS."""
+def _stock() -> Callable[[Tensor, Tensor], Any]:
+    """vLLM 0.33.0's kernel for a shape and batch; it raises NotImplementedError where vLLM would call cuBLAS."""
     from vllm.models.kimi_k3.nvidia.low_latency_gemm import try_low_latency_gemm
 
-    if try_low_latency_gemm(x, weight) is None:
-        raise NotImplementedError("vLLM has no kernel of its own here and calls cuBLAS")
-    return try_low_latency_gemm
+    def run(x: Tensor, weight: Tensor) -> Any:
+        found = try_low_latency_gemm(x, weight)
+        if found is None:
+            raise NotImplementedError("vLLM runs no kernel of its own here and calls cuBLAS")
+        return found
+
+    return run

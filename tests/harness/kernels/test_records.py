@@ -1,12 +1,16 @@
 """What a run's numbers are made into: which cell is lost, which kernel is above its allowance."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.kernels.bench_run import run_bench
 from harness.kernels.commands import bench_code, compile_code
 from harness.kernels.records import BenchRun, CellRecord, CompiledKernel, CompileRun, Machine, Timing
 from harness.kernels.rendering import render_bench, table
+from harness.kernels.subject import KernelRunError
 from harness.kernels.timing import summarise
 from harness.kernels.worker import time_cell
 from harness.model.words import ExitCode
@@ -74,6 +78,32 @@ def test_the_share_of_the_copy_bandwidth_is_of_the_bytes_that_had_to_move():
 def test_a_kernel_that_was_not_timed_leaves_the_run_open():
     assert bench_code(bench(cell(1.0), cell(None))) == ExitCode.UNDECIDED
     assert bench_code(bench(cell(1.0, torch=0.5))) == ExitCode.ADMIT
+
+
+class Dying:
+    """A subject whose process ends badly after one cell."""
+
+    section = SimpleNamespace(launches="")
+
+    def __init__(self, *lines):
+        self.lines = lines
+
+    def work(self, _action, _key, take, _options):
+        for line in self.lines:
+            take(line)
+        raise KernelRunError("kernels-worker", "CUDA error")
+
+
+def test_a_run_that_dies_keeps_the_cells_that_it_had_timed_and_stays_open():
+    facts = {"machine": MACHINE.model_dump(), "copy_bytes_per_second": 4e12}
+    run = run_bench(Dying(facts, {"cell": cell(1.0).model_dump()}), "*", 5)
+    assert (run.cells, bench_code(run)) == ((cell(1.0),), ExitCode.UNDECIDED)
+    assert "ended early: CUDA error" in render_bench(run)
+
+
+def test_a_run_that_dies_before_its_first_cell_is_an_error():
+    with pytest.raises(KernelRunError):
+        run_bench(Dying(), "*", 5)
 
 
 class Broken:

@@ -101,13 +101,13 @@ def payload_weights(partials):
     return x, weight
 
 
-def residual_inputs(num_ranks, num_rows, seed=0):
+def residual_inputs(num_ranks, num_rows, seed=0, num_blocks=NUM_BLOCKS):
     generator = torch.Generator("cuda").manual_seed(seed)
 
     def draw(*shape):
         return torch.randn(*shape, generator=generator, device="cuda").bfloat16()
 
-    prefix, blocks = draw(num_rows, HIDDEN), draw(num_rows, NUM_BLOCKS, HIDDEN)
+    prefix, blocks = draw(num_rows, HIDDEN), draw(num_rows, num_blocks, HIDDEN)
     return prefix.repeat(num_ranks, 1), blocks.repeat(num_ranks, 1, 1), [draw(HIDDEN) for _ in range(3)]
 
 
@@ -193,6 +193,17 @@ def test_every_rank_gets_the_bits_of_the_rank_order_sum(num_ranks, is_two_shot, 
     assert_same_numbers(prefix, wanted_prefix.repeat(num_ranks, 1))
     assert_same_numbers(out, wanted_out.repeat(num_ranks, 1))
     assert ranks.full_words() == 0 and not ranks.failed
+
+
+@pytest.mark.parametrize("layer_idx", [*range(0, 96, 12), *range(1, 96, 12)])
+@pytest.mark.parametrize("is_two_shot", SHOTS)
+@pytest.mark.parametrize("num_ranks", RANKS)
+def test_every_number_of_blocks_is_mixed_as_without_an_exchange(num_ranks, is_two_shot, layer_idx):
+    partials = payloads("normal", num_ranks, 2)
+    x, weight = payload_weights(partials)
+    ranks, inputs = connect(num_ranks, is_two_shot), residual_inputs(num_ranks, 2, num_blocks=8)
+    out, _ = exchange(ranks, x, weight, 0, inputs=inputs, layer_idx=layer_idx)
+    assert_same_bits(out, expect(partials, inputs, layer_idx)[0].repeat(num_ranks, 1))
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 8, 9, 16, 32, 64])

@@ -15,6 +15,7 @@ from specialized_path.kernels.mla.launch import (
     dcp_merge,
     mla_attention,
 )
+from specialized_path.kernels.mla.variants import SCHEDULES, Schedule
 from specialized_path.reference import dcp_local_lens, visible_lens
 from tests.specialized_path.kernels.mla.attend import attend, scale_for, workspace
 from tests.specialized_path.kernels.mla.oracle import expected_attention, take
@@ -36,10 +37,11 @@ def test_latents_are_within_their_class(case: AttentionCase, dtype: torch.dtype)
     assert_close(latent, expected, T2, term_magnitudes=terms)
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("name", ["lengths at the page's edge", "verify q=3", "scores of 3e4", "128k"])
-def test_lse_is_that_of_the_scores_in_base_2(name: str, dtype: torch.dtype) -> None:
+def test_lse_is_that_of_the_scores_in_base_2(name: str, schedule: Schedule, dtype: torch.dtype) -> None:
     inputs = attention_inputs(BY_NAME[name], dtype, "cuda")
-    _, lse = attend(inputs)
+    _, lse = attend(inputs, schedule=schedule)
     _, expected, _ = expected_attention(inputs, scale_for(dtype))
     torch.testing.assert_close(lse.double(), expected, rtol=1e-6, atol=2e-5)
 
@@ -98,7 +100,10 @@ def replace_lengths(inputs: AttentionInputs, lengths: list[int]) -> AttentionInp
     )
 
 
-def test_a_captured_graph_follows_lengths_and_pages_and_keeps_the_eager_bits(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_captured_graph_follows_lengths_and_pages_and_keeps_the_eager_bits(
+    schedule: Schedule, dtype: torch.dtype
+) -> None:
     inputs = attention_inputs(VERIFY, dtype, "cuda")
     partial, scale = workspace(inputs), scale_for(dtype)
     rows = inputs.query.shape[:3]
@@ -107,7 +112,15 @@ def test_a_captured_graph_follows_lengths_and_pages_and_keeps_the_eager_bits(dty
     lens, table = inputs.seq_lens.clone(), inputs.block_table.clone()
     graph = captured(
         lambda: mla_attention(
-            inputs.query, inputs.kv_cache, table, lens, partial=partial, scale=scale, out=out, lse=lse
+            inputs.query,
+            inputs.kv_cache,
+            table,
+            lens,
+            partial=partial,
+            scale=scale,
+            schedule=schedule,
+            out=out,
+            lse=lse,
         )
     )
     for lengths, order in (
@@ -121,16 +134,18 @@ def test_a_captured_graph_follows_lengths_and_pages_and_keeps_the_eager_bits(dty
         first = out.clone()
         graph.replay()
         eager, _ = attend(
-            AttentionInputs(query=inputs.query, kv_cache=inputs.kv_cache, block_table=table, seq_lens=lens)
+            AttentionInputs(query=inputs.query, kv_cache=inputs.kv_cache, block_table=table, seq_lens=lens),
+            schedule=schedule,
         )
         assert_same_bits(first, eager)
         assert_same_bits(out, first)
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("interleave", [1, 3, 64])
 @pytest.mark.parametrize("num_tokens", [1, 4])
 def test_shards_of_the_context_merge_to_the_whole(
-    num_tokens: int, interleave: int, dtype: torch.dtype
+    num_tokens: int, interleave: int, schedule: Schedule, dtype: torch.dtype
 ) -> None:
     lengths, size = (0, 1, 2, 5, 300, 1000), 4
     case = AttentionCase(name="", lengths=lengths, num_tokens=num_tokens, num_heads=96)
@@ -140,7 +155,7 @@ def test_shards_of_the_context_merge_to_the_whole(
     latents, lses = [], []
     for rank in range(size):
         shard = ContextShard(rank=rank, size=size, interleave=interleave)
-        latent, lse = attend(shard_inputs(whole, shard), shard=shard, empty_lse=-3e38)
+        latent, lse = attend(shard_inputs(whole, shard), shard=shard, empty_lse=-3e38, schedule=schedule)
         latents.append(latent.flatten(0, 1))
         lses.append(lse.flatten(0, 1))
     merged, _ = dcp_merge(torch.stack(latents), torch.stack(lses))
