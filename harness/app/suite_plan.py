@@ -44,7 +44,7 @@ class CpuSizes:
     num_full_context_prompts: int = 3
     num_feature_prompts: int = 10
     """0 leaves the served features out."""
-    num_features_alone: int = 2
+    num_features_alone: int = 4
     num_feature_tokens: int = 12
     num_mrcr_rows: int = 96
     num_aime_rows: int = 32
@@ -86,7 +86,7 @@ SIZES: Mapping[Profile, CpuSizes] = {
         num_structured_prompts=4,
         num_full_context_prompts=1,
         num_feature_prompts=6,
-        num_features_alone=1,
+        num_features_alone=4,
         num_feature_tokens=8,
         num_mrcr_rows=36,
         num_aime_rows=16,
