@@ -14,13 +14,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase, BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Self
 
 from bundles.error import BundleError
 from bundles.files import Seen, check_limits, list_files, read_file, unreadable, write_atomic
 
 SUFFIX = ".tar.gz"
 _PIECE_BYTES = 1 << 20
+_EXTENSIONS = (
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)
+_MAX_HEADER_BYTES = 1 << 16
 
 
 def pack(folder: Path, archive: Path) -> None:
@@ -70,7 +78,7 @@ def unpack(archive: Path, folder: Path) -> None:
     try:
         with gzip.open(archive) as stream:
             counted = _Counted(stream)
-            with tarfile.open(fileobj=counted, mode="r|", bufsize=tarfile.BLOCKSIZE) as tar:
+            with tarfile.open(fileobj=counted, mode="r|", bufsize=tarfile.BLOCKSIZE, tarinfo=_Member) as tar:
                 _unpack_members(tar, folder)
             # Read block by block, so that nothing behind the end is in a buffer.
             _refuse_rest(counted)
@@ -79,6 +87,18 @@ def unpack(archive: Path, folder: Path) -> None:
         raise BundleError("bundle-bad-archive", "", message) from error
     except OSError as error:
         raise unreadable(archive.name, error) from error
+
+
+class _Member(tarfile.TarInfo):
+    """A header; one that goes on behind itself, as for long names, is read into memory whole and must be small."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """As the base class; raises `tarfile.ReadError` for a long one."""
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _EXTENSIONS and member.size > _MAX_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {member.size} bytes")
+        return member
 
 
 class _Counted(BufferedIOBase):

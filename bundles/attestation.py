@@ -16,25 +16,29 @@ from bundles.dsse import Envelope, open_envelope, sign
 from bundles.error import BundleError
 from bundles.files import digest_bytes, write_atomic
 from bundles.json_text import parse_json
+from bundles.keyless import SUFFIX, read_keyless
 from bundles.keys import PrivateKey, PublicKey
 from bundles.layout import ATTESTATION_FOLDER, SHA256SUMS
 from bundles.reader import load_folder, parse_folder
+from bundles.signer import Signer
 from bundles.statement import JUDGEMENT, build_statements
 from harness.model.record import render_canonical_json
 from harness.model.words import TrustLevel
 
 _NUM_STATEMENTS = 2
+MAX_SIGNATURES = 32
+"""Files of signatures that are looked at: each costs time, and anybody can make any number of keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attestation:
-    """One file of signed statements about the bundle that it lies in."""
+    """One file of signatures on the bundle that it lies in."""
 
     path: str
-    signer: PublicKey
-    """The signature is this key's; what the key is worth, the reader must know."""
+    signer: Signer
+    """The signature is this key's or this identity's; what that is worth, the reader must know."""
     claimed_trust: TrustLevel
-    """What the signer says to be."""
+    """What the signer says to be; an identity says nothing of the kind."""
 
 
 def sign_bundle(folder: Path, key: PrivateKey, trust: TrustLevel) -> str:
@@ -57,21 +61,37 @@ def attestation_path(key: PublicKey) -> str:
     return f"{ATTESTATION_FOLDER}/key-{name}.intoto.jsonl"
 
 
-def read_attestations(files: Mapping[str, bytes], bundle: Bundle, sums: bytes) -> tuple[Attestation, ...]:
-    """Every file of statements, each checked against its key and against the bundle.
+def read_attestations(
+    files: Mapping[str, bytes], bundle: Bundle, sums: bytes, sigstore_root: Path | None = None
+) -> tuple[Attestation, ...]:
+    """Every file of signatures, each checked against its key or identity and against the bundle.
 
     Args:
         files: Bytes by path of the files in the attestation folder.
         bundle: What the bundle's files say.
         sums: The bytes of its `sha256sums.txt`.
+        sigstore_root: As in `bundles.keyless.read_keyless`.
 
     Raises:
-        BundleError: a file is not what `sign_bundle` writes, was altered, or speaks of another bundle.
+        BundleError: a file is not what `sign_bundle` or `sign_keyless` writes, was altered, or speaks of another
+            bundle.
     """
-    return tuple(_read_one(path, files[path], bundle, sums) for path in sorted(files))
+    if len(files) > MAX_SIGNATURES:
+        message = f"{len(files)} files of signatures, more than {MAX_SIGNATURES}."
+        raise BundleError("bundle-too-many-files", ATTESTATION_FOLDER, message, "Keep those that count.")
+    return tuple(
+        Attestation(
+            path=path,
+            signer=read_keyless(path, files[path], sums, sigstore_root),
+            claimed_trust=TrustLevel.CONTRIBUTOR,
+        )
+        if path.endswith(SUFFIX)
+        else _read_statements(path, files[path], bundle, sums)
+        for path in sorted(files)
+    )
 
 
-def _read_one(path: str, data: bytes, bundle: Bundle, sums: bytes) -> Attestation:
+def _read_statements(path: str, data: bytes, bundle: Bundle, sums: bytes) -> Attestation:
     lines = data.splitlines()
     envelopes = [parse_record(Envelope, line, path) for line in lines[:_NUM_STATEMENTS]]
     opened = [open_envelope(envelope, path) for envelope in envelopes]

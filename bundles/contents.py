@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from bundles.error import BundleError
-from bundles.json_text import parse_json, render_both_forms
+from bundles.json_text import parse_json, parse_written_json, render_both_forms
 from bundles.layout import (
     CHANGE,
     EVIDENCE_FOLDER,
@@ -89,13 +89,13 @@ def parse_evidence(data: bytes, path: str) -> EvidenceFile:
             right content in other bytes.
     """
     _, evidence_id = parse_evidence_path(path)
-    value = parse_json(data, path)
+    value, forms = parse_written_json(data, path)
     _refuse_unknown_version(value, path)
     try:
         record = EVIDENCE_ADAPTER.validate_json(data, strict=True)
     except ValidationError as error:
         raise _not_the_type(path, "an evidence record", error) from error
-    as_written, canonical = render_both_forms(value)
+    as_written, canonical = forms or render_both_forms(value)
     content_id = f"{record.kind}-{hashlib.sha256(canonical).hexdigest()[:16]}"
     if content_id != evidence_id:
         raise BundleError(
@@ -106,8 +106,12 @@ def parse_evidence(data: bytes, path: str) -> EvidenceFile:
         raise BundleError("file-not-canonical", path, message)
     # Pydantic keeps a cached property beside the fields.
     record.__dict__["id"] = evidence_id
-    head = data[: 4 * HEAD_CHARACTERS].decode("utf-8", "ignore")[:HEAD_CHARACTERS]
-    return EvidenceFile(path=path, record=record, head=head)
+    return EvidenceFile(path=path, record=record, head=head_of(data))
+
+
+def head_of(data: bytes) -> str:
+    """The first characters of a file."""
+    return data[: 4 * HEAD_CHARACTERS].decode("utf-8", "ignore")[:HEAD_CHARACTERS]
 
 
 def parse_ordered_evidence(files: Mapping[str, bytes]) -> tuple[EvidenceFile, ...]:

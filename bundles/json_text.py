@@ -6,10 +6,12 @@ import json
 from typing import Any, NoReturn
 
 from pydantic import BaseModel
+from pydantic_core import from_json
 
 from bundles.error import BundleError
 
 _ONE_LINE_CHARACTERS = 100
+_COMPACT = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def render_pretty_json(value: Any) -> bytes:
@@ -69,12 +71,28 @@ def parse_json(data: bytes, path: str) -> Any:
         raise BundleError("evidence-malformed-json", path, f"not JSON: {error}.") from error
 
 
+def parse_written_json(data: bytes, path: str) -> tuple[Any, tuple[bytes, bytes] | None]:
+    """As `parse_json`; where the bytes are the writer's, with what `render_both_forms` makes of the value.
+
+    In the writer's bytes is nothing that `parse_json` refuses, so that a quicker parser will do for them.
+    """
+    try:
+        value = from_json(data, allow_inf_nan=False)
+        forms = render_both_forms(value) if isinstance(value, dict) else (b"", b"")
+        if forms[0] == data:
+            return value, forms
+    except ValueError:
+        # What is wrong, the strict parser says.
+        pass
+    return parse_json(data, path), None
+
+
 def _plain(value: Any) -> Any:
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
 
 
 def _compact(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _COMPACT.encode(value)
 
 
 def _spread(value: Any) -> tuple[str, str]:

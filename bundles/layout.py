@@ -33,7 +33,7 @@ SINGLE_FILES = (SUBJECT_MANIFEST, POLICY, CHANGE, JUDGEMENT, REPORT, RO_CRATE)
 DERIVED = (REPORT, RO_CRATE)
 """What is made from the rest, and made again when a bundle is verified."""
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(?:/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
-_ATTESTATION_NAME = re.compile(r"attestations/[A-Za-z0-9_-]+\.intoto\.jsonl")
+_ATTESTATION_NAME = re.compile(r"attestations/[A-Za-z0-9_-]+\.(?:intoto\.jsonl|sigstore\.json)")
 _EVIDENCE_NAME = re.compile(r"evidence/([0-9]{4,})-([a-z_]+-[0-9a-f]{16})\.json")
 
 

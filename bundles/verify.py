@@ -69,7 +69,12 @@ class VerifyResult:
 
 
 def verify_bundle(
-    folder: Path, decide: Decide, render_report: RenderReport, *, judge_sha256: str = ""
+    folder: Path,
+    decide: Decide,
+    render_report: RenderReport,
+    *,
+    judge_sha256: str = "",
+    sigstore_root: Path | None = None,
 ) -> VerifyResult:
     """Digests, judgement and report of the bundle in `folder`, each compared with what it must be.
 
@@ -78,6 +83,7 @@ def verify_bundle(
         decide: The judge.
         render_report: The report's maker.
         judge_sha256: Digest over the sources of both, so that a judgement of other sources is told apart.
+        sigstore_root: As in `bundles.keyless.read_keyless`.
 
     Raises:
         BundleError: there is no such folder.
@@ -104,7 +110,8 @@ def verify_bundle(
     differences += [*(_other_judge(bundle, judge_sha256) if made_anew else []), *made_anew]
     attestations: tuple[Attestation, ...] = ()
     try:
-        attestations = read_attestations(loaded.attestations, bundle, loaded.data.get(SHA256SUMS, b""))
+        sums = loaded.data.get(SHA256SUMS, b"")
+        attestations = read_attestations(loaded.attestations, bundle, sums, sigstore_root)
     except BundleError as error:
         differences.append(difference_of(error))
     return VerifyResult(

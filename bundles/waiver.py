@@ -50,13 +50,18 @@ class RuledWaiver:
 
 def sign_waiver(waiver: Waiver, key: PrivateKey) -> bytes:
     """The waiver's file: a DSSE envelope around an in-toto statement about the commit."""
-    statement = {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": "head", "digest": {"gitCommit": waiver.head}}],
-        "predicateType": PREDICATE,
-        "predicate": waiver.model_dump(mode="json"),
-    }
-    return render_canonical_json(sign(render_canonical_json(statement), key)) + b"\n"
+    return render_canonical_json(sign(_statement(waiver), key)) + b"\n"
+
+
+def _statement(waiver: Waiver) -> bytes:
+    return render_canonical_json(
+        {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"name": "head", "digest": {"gitCommit": waiver.head}}],
+            "predicateType": PREDICATE,
+            "predicate": waiver.model_dump(mode="json"),
+        }
+    )
 
 
 def read_waiver(data: bytes, where: str) -> tuple[Waiver, PublicKey]:
@@ -70,9 +75,12 @@ def read_waiver(data: bytes, where: str) -> tuple[Waiver, PublicKey]:
     if not isinstance(statement, dict) or statement.get("predicateType") != PREDICATE:
         raise BundleError("waiver-malformed", where, "it is signed, and is no waiver.")
     try:
-        return Waiver.model_validate(statement.get("predicate")), key
+        waiver = Waiver.model_validate(statement.get("predicate"))
     except ValidationError as error:
         raise BundleError("waiver-malformed", where, f"{error.error_count()} fields are wrong.") from error
+    if payload != _statement(waiver):
+        raise BundleError("waiver-malformed", where, "it says of its commit what its predicate does not.")
+    return waiver, key
 
 
 def rule_waivers(

@@ -25,6 +25,7 @@ from harness.cli_options import (
     python_option,
     repo_option,
     report_output_options,
+    sigstore_root_option,
     tier_option,
 )
 from harness.github.command import github_group, submit
@@ -104,6 +105,8 @@ def report(bundle: Path, out: Path | None, **options: Any) -> CommandResult:
 @click.option("--pr", "event", help="A pull request's event as JSON: it names base and head.", type=PATH)
 @option("--policy", "Policy file.", type=PATH, show_default="the one of the merge base")
 @click.option("--waiver", "waivers", help="File of `fasttrack waive`; repeatable.", type=PATH, multiple=True)
+@click.option("--out", help="Folder for the report that shows the decision, and what it rests on.", type=PATH)
+@sigstore_root_option
 @output_options
 def gate(
     bundles: tuple[Path, ...],
@@ -113,6 +116,8 @@ def gate(
     event: Path | None,
     policy: Path | None,
     waivers: tuple[Path, ...],
+    out: Path | None,
+    sigstore_root: Path | None,
     **options: Any,
 ) -> CommandResult:
     """Decide from bundles whether a change may be merged."""
@@ -131,6 +136,8 @@ def gate(
             policy=policy,
             output=output(options),
             waivers=waivers,
+            out=out,
+            sigstore_root=sigstore_root,
         )
     )
 

@@ -16,6 +16,7 @@ from harness.cli_options import (
     python_option,
     repo_option,
     report_output_options,
+    sigstore_root_option,
 )
 from harness.model.words import TrustLevel
 from harness.options import (
@@ -52,12 +53,15 @@ def bundle_group() -> None:
     type=PATH,
     multiple=True,
 )
+@sigstore_root_option
 @output_options
-def verify(bundle: Path, keys: tuple[Path, ...], **options: Any) -> CommandResult:
+def verify(bundle: Path, keys: tuple[Path, ...], sigstore_root: Path | None, **options: Any) -> CommandResult:
     """Rebuild findings, verdict and report from the evidence and say what differs."""
     from harness import app
 
-    return app.verify(VerifyOptions(bundle=bundle, output=output(options), keys=keys))
+    return app.verify(
+        VerifyOptions(bundle=bundle, output=output(options), keys=keys, sigstore_root=sigstore_root)
+    )
 
 
 @bundle_group.command()
@@ -86,6 +90,15 @@ def sign(bundle: Path, key: Path, passphrase: str, trust: str) -> CommandResult:
     from harness import app
 
     return app.sign(SignOptions(bundle=bundle, key=key, passphrase=passphrase, trust=TrustLevel(trust)))
+
+
+@bundle_group.command()
+@click.argument("bundle", type=PATH)
+def attest(bundle: Path) -> CommandResult:
+    """Sign a bundle without a key, by Sigstore, as the CI job that this runs in. Needs the extra `attest`."""
+    from harness import app
+
+    return app.sign_as_job(bundle)
 
 
 @bundle_group.command()

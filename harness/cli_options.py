@@ -39,6 +39,12 @@ repo_option = option("--repo", "The clone.", type=PATH, default=Path(), show_def
 policy_option = option(
     "--policy", "Policy file.", type=PATH, show_default=".github/fasttrack-policy.toml of the clone"
 )
+sigstore_root_option = option(
+    "--sigstore-root",
+    "Sigstore's trusted root, a JSON file.",
+    type=PATH,
+    show_default="the public instance's",
+)
 tier_option = option(
     "--tier",
     "The most expensive tier to run.",

@@ -46,7 +46,7 @@ def kernel_problems(section: KernelsSection) -> list[BadField]:
 
 
 def policy_problems(policy: Policy, known_checks: Mapping[str, Tier]) -> list[BadField]:
-    """Required ids that no check has, or that stand under another tier than the check's own."""
+    """Required ids that no check has or that stand under another tier than its own; signers that are listed twice."""
     problems = []
     for tier, ids in policy.required.items():
         for index, check in enumerate(ids):
@@ -58,7 +58,21 @@ def policy_problems(policy: Policy, known_checks: Mapping[str, Tier]) -> list[Ba
                 problems.append(
                     BadField(path, f'"{check}"', f"{check} under {known_checks[check]}, its own tier")
                 )
-    return problems
+    return problems + _repeated_signers(policy)
+
+
+def _repeated_signers(policy: Policy) -> list[BadField]:
+    """Keys and identities that stand for two holders: they would be worth what the last of them is."""
+    signers = [
+        (f"trust.keys[{i}].public_key", tuple(key.public_key.split()[:2]))
+        for i, key in enumerate(policy.trust.keys)
+    ]
+    signers += [
+        (f"trust.identities[{i}].identity", (known.identity, known.issuer))
+        for i, known in enumerate(policy.trust.identities)
+    ]
+    places = [place for i, (place, signer) in enumerate(signers) if signer in [s for _, s in signers[:i]]]
+    return [BadField(place, "one that is listed already", "each once") for place in places]
 
 
 def _glob_problems(manifest: Manifest) -> Iterator[BadField]:

@@ -107,6 +107,8 @@ class VerifyOptions:
     output: OutputOptions
     keys: tuple[Path, ...] = ()
     """Public keys, of which one must have signed the bundle; none: anybody or nobody may have."""
+    sigstore_root: Path | None = None
+    """Sigstore's `trusted_root.json`; None: that of the public instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +175,10 @@ class GateOptions:
     output: OutputOptions
     waivers: tuple[Path, ...] = ()
     """Signed waivers."""
+    out: Path | None = None
+    """Where the report that shows the ruling goes, with all that it was made from; None: nowhere."""
+    sigstore_root: Path | None = None
+    """Sigstore's `trusted_root.json`; None: that of the public instance."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bundles.contents import Bundle
-from bundles.layout import CHANGE, JUDGEMENT, SUBJECT_MANIFEST
+from bundles.layout import CHANGE, JUDGEMENT, POLICY, SUBJECT_MANIFEST
 from harness.model.evidence import ChangedFilesEvidence, EnvironmentEvidence, GapEvidence
 from harness.model.words import Outcome, Tier
 from reports.checks import CheckCard
@@ -61,8 +61,8 @@ def view_asks(cards: Iterable[CheckCard]) -> tuple[Ask, ...]:
     return tuple(sorted(asks.values(), key=lambda ask: WORST_FIRST.index(ask.outcome)))
 
 
-def view_limits(bundle: Bundle, cards: tuple[CheckCard, ...]) -> tuple[Limit, ...]:
-    """Tiers, machines, files and checks that the evidence does not reach."""
+def view_limits(bundle: Bundle, cards: tuple[CheckCard, ...], *, is_ruled: bool) -> tuple[Limit, ...]:
+    """Tiers, machines, files and checks that the evidence does not reach; who made it, where no gate has said so."""
     return (
         *_tiers_not_run(bundle, cards),
         *_full_model(cards),
@@ -71,6 +71,7 @@ def view_limits(bundle: Bundle, cards: tuple[CheckCard, ...]) -> tuple[Limit, ..
         *_other_gaps(bundle),
         *_files_not_judged(bundle),
         *_advisory_open(cards),
+        *([] if is_ruled else [_nobodys_word(bundle)]),
     )
 
 
@@ -196,6 +197,24 @@ def _files_not_judged(bundle: Bundle) -> list[Limit]:
             )
         )
     return limits
+
+
+def _nobodys_word(bundle: Bundle) -> Limit:
+    """Signatures and waivers come after a report; what the policy will ask of them stands in the bundle."""
+    required = bundle.policy.trust.required
+    asked: Sentence = ()
+    if required:
+        levels: list[Piece] = ["The policy asks for "]
+        for number, (tier, level) in enumerate(required.items()):
+            ref = pointer(POLICY, "trust", "required", tier)
+            levels += [
+                ", " if number else "",
+                Shown(text=str(level), ref=ref),
+                f" evidence at the {tier} tier",
+            ]
+        asked = (*levels, ". ")
+    reason = (*asked, "The gate looks at them, and its report shows them.")
+    return Limit(title=("Signatures and waivers",), reason=reason)
 
 
 def _limited_to(bundle: Bundle) -> Sentence:

@@ -23,6 +23,7 @@ from harness.model.evidence import (
     KernelSourcesEvidence,
     LedgerEvidence,
     OwnersEvidence,
+    OwnTestsEvidence,
     ProbeEvidence,
     PythonEffectsEvidence,
     SourceEvidence,
@@ -98,6 +99,7 @@ FACTS: dict[type[AnyEvidence], dict[str, str]] = {
         "outward": "imports by the subject",
     },
     OwnersEvidence: {"path": "file"},
+    OwnTestsEvidence: {"commit": "commit", "files": "test files", "tests": "tests"},
     SourceEvidence: {
         "content_sha256": "bundle",
         "signers": "signed by keys",

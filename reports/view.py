@@ -31,6 +31,7 @@ from reports.evidence import (
 )
 from reports.held import HeldPrinciple, view_held
 from reports.limits import Ask, Limit, view_asks, view_limits
+from reports.ruling import RulingView
 from reports.shown import Count, Sentence, Shown, clip, format_number, pointer, visible
 
 SHORT_DIGEST = 10
@@ -105,10 +106,18 @@ class ReportView:
     provenance: Provenance
     policy_text: Excerpt
     manifest_text: Excerpt
+    ruling: RulingView | None
+    """None in a bundle's own report: the gate speaks after it."""
 
 
-def build_view(bundle: Bundle, check_help: CheckHelp) -> ReportView:
-    """The view of a bundle; `check_help` adds the harness's own line on how each check decides."""
+def build_view(bundle: Bundle, check_help: CheckHelp, ruling: RulingView | None = None) -> ReportView:
+    """The view of a bundle.
+
+    Args:
+        bundle: What is shown.
+        check_help: The harness's own line on how each check decides.
+        ruling: What the gate said of the bundle.
+    """
     anchors = {record.id: f"#{evidence_anchor(record.id)}" for record in bundle.records}
     cards = view_checks(bundle, check_help, anchors)
     grid = view_grid(cards)
@@ -119,7 +128,7 @@ def build_view(bundle: Bundle, check_help: CheckHelp) -> ReportView:
         claims=view_claims(cards),
         unmeasured=view_unmeasured(cards),
         asks=view_asks(cards),
-        limits=view_limits(bundle, cards),
+        limits=view_limits(bundle, cards, is_ruled=ruling is not None),
         checks=cards,
         sections=view_sections(cards),
         drills=view_drills(bundle, cards),
@@ -128,6 +137,7 @@ def build_view(bundle: Bundle, check_help: CheckHelp) -> ReportView:
         provenance=_view_provenance(bundle),
         policy_text=_whole_file(POLICY, bundle.policy_text),
         manifest_text=_whole_file(SUBJECT_MANIFEST, bundle.manifest_text),
+        ruling=ruling,
     )
 
 

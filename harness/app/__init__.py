@@ -1,6 +1,6 @@
 """Use cases: what each command does. The only part of the harness that knows suites, sweeps, bundles and reports."""
 
-from harness.app.attest import keygen, pack_bundle, sign, waive
+from harness.app.attest import keygen, pack_bundle, sign, sign_as_job, waive
 from harness.app.bundles import diff, merge, report, show, verify
 from harness.app.gate import gate
 from harness.app.machine import doctor, plan
@@ -24,6 +24,7 @@ __all__ = [
     "selftest",
     "show",
     "sign",
+    "sign_as_job",
     "submit",
     "validate",
     "verify",

@@ -28,6 +28,7 @@ from harness.model.evidence import SourceEvidence
 from harness.model.finding import Finding
 from harness.model.words import ExitCode, Outcome, Principle, Tier
 from harness.options import CombineOptions, CommandResult, ReportOptions, VerifyOptions
+from reports.shown import visible
 
 
 def report(options: ReportOptions) -> CommandResult:
@@ -49,7 +50,13 @@ def report(options: ReportOptions) -> CommandResult:
 def verify(options: VerifyOptions) -> CommandResult:
     """Rebuilds findings, verdict and report from the evidence, and says what differs and who signed."""
     with opened(options.bundle) as folder, collector_paused():
-        result = verify_bundle(folder, decide, render_report, judge_sha256=digest_of_judge())
+        result = verify_bundle(
+            folder,
+            decide,
+            render_report,
+            judge_sha256=digest_of_judge(),
+            sigstore_root=options.sigstore_root,
+        )
     result = replace(result, differences=(*result.differences, *_missing_signature(result, options.keys)))
     findings = [difference_finding(d) for d in result.differences]
     code = ExitCode.ADMIT if result.intact else ExitCode.HARNESS
@@ -64,7 +71,7 @@ def verify(options: VerifyOptions) -> CommandResult:
         ]
     else:
         lines = [f"NOT intact: {len(result.differences)} differences."]
-        lines += [f"  {d.where or '(bundle)'}: {d.message} [{d.slug}]" for d in result.differences]
+        lines += [visible(f"  {d.where or '(bundle)'}: {d.message} [{d.slug}]") for d in result.differences]
     return CommandResult(text="\n".join(lines), exit_code=code)
 
 

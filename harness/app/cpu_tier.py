@@ -23,6 +23,8 @@ from harness.app.decode_timing import collect_timing
 from harness.app.evaluations import collect_eval_sets
 from harness.app.lm_eval_tasks import collect_tasks
 from harness.app.negative_control import collect_control
+from harness.app.own_tests import collect_own_tests
+from harness.app.own_tests_process import OwnTestsRun
 from harness.app.probes import ProbeRun, collect_probes
 from harness.app.recorder import Recorder, utc_now
 from harness.app.suite_plan import CpuSizes, EvalRows, SuiteBuilder, load_eval_rows
@@ -59,6 +61,8 @@ class CpuRun:
     """The folder that the manifest's paths of data sets are relative to."""
     tasks_root: Path
     """The folder with the lm-eval tasks of the merge base."""
+    own_tests: OwnTestsRun | None = None
+    """The change's own tests; None where they are not to be run."""
     arms: tuple[Arm, ...] = tuple(Arm)
     sizes: CpuSizes = field(default_factory=CpuSizes)
     open_session: Callable[[ArmPlan], ArmSession] = open_session
@@ -75,6 +79,8 @@ def collect_cpu_tier(run: CpuRun) -> None:
     `ConfigurationError` says what is wrong with them.
     """
     rows = load_eval_rows(run.manifest, run.data_root)
+    if run.own_tests is not None and Arm.CANDIDATE in run.arms:
+        collect_own_tests(run.own_tests)
     try:
         model_dir = build_checkpoint(run)
     except EngineError as error:

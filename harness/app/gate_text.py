@@ -19,6 +19,11 @@ _TITLES = {
     Verdict.REJECT: "Reject: a required check failed",
     Verdict.UNDECIDED: "Undecided: nothing failed, and something is still missing",
 }
+_WAIVED_TITLES = {
+    Verdict.ADMIT: "Admit, in spite of checks that are waived",
+    Verdict.REJECT: "Reject: a required check failed, though others are waived",
+    Verdict.UNDECIDED: "Undecided: something is still missing, besides what is waived",
+}
 _MAX_LINE = 1000
 _MAX_REASONS = 40
 
@@ -33,6 +38,8 @@ class Answer:
     """Why, one reason a line; they may quote what a bundle holds."""
     view: ReportView | None = None
     """None where there was nothing that could be judged."""
+    waived: tuple[str, ...] = ()
+    """Ids of the checks in spite of which the gate lets through."""
     is_stale: bool = False
     is_from_fork: bool = False
 
@@ -44,6 +51,8 @@ def render_title(answer: Answer) -> str:
     if answer.code is ExitCode.HARNESS:
         reason = visible(answer.lines[0]) if answer.lines else "no reason was given"
         return cut_line(f"Nothing shown: {reason}", MAX_TITLE)
+    if answer.waived:
+        return cut_line(f"{_WAIVED_TITLES[answer.verdict]}: {', '.join(answer.waived)}", MAX_TITLE)
     return _TITLES[answer.verdict]
 
 

@@ -21,6 +21,9 @@ def find_misfits(bundle: Bundle, terms: Question, now: datetime) -> list[Differe
     if change.merge_base != terms.change.merge_base:
         text = f"It compares with {change.merge_base[:12]}, the merge base is {terms.change.merge_base[:12]}."
         found.append(Difference(slug="bundle-other-base", where="change.json#/merge_base", message=text))
+    if change.head_subject != terms.change.head_subject:
+        text = "What it says of the head's message is not what the head says."
+        found.append(Difference(slug="bundle-other-head", where="change.json#/head_subject", message=text))
     if change.limited_to:
         text = "It was made with --paths and leaves out a part of the change."
         found.append(Difference(slug="bundle-of-a-part", where="change.json#/limited_to", message=text))
@@ -56,13 +59,21 @@ def _find_expired(bundle: Bundle, terms: Question, now: datetime) -> list[Differ
     days = terms.policy.trust.max_age_days
     if days is None:
         return []
-    oldest = min((record.recorded_at for record in bundle.records), default="")
-    try:
-        age = now - datetime.fromisoformat(oldest)
-    except (ValueError, TypeError):
-        text = f"It holds a record of no readable time: {oldest!r}."
+    found = []
+    for record in bundle.records:
+        try:
+            age = now - datetime.fromisoformat(record.recorded_at)
+        except (ValueError, TypeError):
+            text = f"It holds a record of no readable time: {record.recorded_at!r}."
+            return [Difference(slug="bundle-expired", where="evidence", message=text)]
+        found.append((age, record.recorded_at))
+    if not found:
+        return [Difference(slug="bundle-expired", where="evidence", message="It holds no record.")]
+    (newest, newest_time), (oldest, oldest_time) = min(found), max(found)
+    if oldest > timedelta(days=days):
+        text = f"Its oldest record is of {oldest_time}; the policy takes {days} days."
         return [Difference(slug="bundle-expired", where="evidence", message=text)]
-    if timedelta(days=days) >= age >= timedelta(days=-1):
-        return []
-    text = f"Its oldest record is of {oldest}; the policy takes {days} days."
-    return [Difference(slug="bundle-expired", where="evidence", message=text)]
+    if newest < timedelta(days=-1):
+        text = f"It holds a record from the future, {newest_time}."
+        return [Difference(slug="bundle-expired", where="evidence", message=text)]
+    return []

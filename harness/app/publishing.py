@@ -21,7 +21,7 @@ from harness.app.gate_text import (
     render_summary,
     render_title,
 )
-from harness.app.gate_view import view_of
+from harness.app.gate_view import view_of, write_gate_folder
 from harness.config import DEFAULT_POLICY
 from harness.github.artifact import collect_bundles
 from harness.github.calls import CheckRun, Conclusion, GitHub, Output, PullRequest
@@ -115,11 +115,14 @@ class _Publisher:
                 waivers=self.options.waivers,
             )
         )
+        if self.options.out is not None:
+            write_gate_folder(ruling, self.options.out)
         return Answer(
             verdict=ruling.verdict,
             code=ruling.code,
-            lines=tuple("\n".join((*ruling.lines, ruling.about)).splitlines()),
-            view=view_of(ruling.judged) if ruling.judged is not None else None,
+            lines=(*ruling.lines, ruling.about),
+            view=view_of(ruling),
+            waived=tuple(r.waiver.check for r in ruling.waivers if not r.refusal),
             is_from_fork=pull.is_from_fork,
         )
 

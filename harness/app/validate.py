@@ -20,6 +20,7 @@ from harness.app.gpu_tier import collect_gpu_tier
 from harness.app.inward import reading_inward
 from harness.app.judging import check_help, decide, known_checks, render_report
 from harness.app.kernels import KernelRun, collect_kernel_sources, collect_kernels
+from harness.app.own_tests import own_tests_of
 from harness.app.reaching import StaticQuestion, collect_outside
 from harness.app.recorder import Progress, Recorder, utc_now
 from harness.app.resuming import RUN_FOLDER, mark_run, recover, reopened
@@ -297,6 +298,7 @@ def run_cpu_tier(
             workdir=arms_folder,
             data_root=options.change.repo,
             tasks_root=tasks_root,
+            own_tests=own_tests_of(static_question(question), recorder, workdir / "own_tests"),
             sizes=SIZES[options.profile],
         )
     )

@@ -108,9 +108,9 @@ class AddressFlow:
             if slots == self._slots:
                 return
             self._slots = slots
-            self._propagate(sorted(self._from_slots))
+            self._read_slots_anew()
         self._slots = {key: blur(forms) for key, forms in self._slots.items()}
-        self._propagate(sorted(self._from_slots))
+        self._read_slots_anew()
 
     def _store(self, instruction: Instruction, access: Access, slots: dict[Slot, Forms]) -> None:
         stored = [self.values.operand(instruction.index, r) for r in access.registers]
@@ -191,8 +191,18 @@ class AddressFlow:
                 stack.append(part)
         self._propagate(fresh[::-1])
 
+    def _read_slots_anew(self) -> None:
+        """Forms of what is made of pointers in memory: those of empty slots are not kept beside those of full ones."""
+        stack, made = sorted(self._from_slots), set(self._from_slots)
+        while stack:
+            more = [user for user in self._users.get(stack.pop(), ()) if user not in made]
+            made.update(more)
+            stack += more
+        self._forms.update(dict.fromkeys(made, NOTHING))
+        self._propagate(sorted(made))
+
     def _propagate(self, values: list[int]) -> None:
-        """Forms of `values` anew, and of all that is made of them."""
+        """Forms of `values`, and of all that is made of them, to a fixed point."""
         work = deque(values)
         queued = set(values)
         while work:

@@ -16,6 +16,7 @@ from harness.checks.correctness.cor007_long_context_retrieval import LongContext
 from harness.checks.correctness.cor008_reasoning import Reasoning
 from harness.checks.correctness.cor009_negative_control import NegativeControl
 from harness.checks.correctness.cor010_comparable_answers import ComparableAnswers
+from harness.checks.correctness.cor011_own_tests import OwnTests
 from harness.checks.correctness.kernel_rules import kernel_rule_checks
 from harness.checks.correctness.pdl005_wait_clobbers_memory import WaitClobbersMemory
 from harness.checks.isolation.iso001_changed_paths import ChangedPaths
@@ -67,6 +68,7 @@ BUILT_IN: tuple[type[Check], ...] = (
     Reasoning,
     NegativeControl,
     ComparableAnswers,
+    OwnTests,
     WaitClobbersMemory,
     DecodeItl,
     DecodeSpeedup,

@@ -70,6 +70,7 @@ def github_group() -> None:
     envvar="GITHUB_STEP_SUMMARY",
     type=PATH,
 )
+@click.option("--out", help="Folder for the report that shows the decision, and what it rests on.", type=PATH)
 @_api_url
 def publish(**options: Any) -> CommandResult:
     """Gate bundles as data; write check run, comment, annotations, code scanning and job summary.

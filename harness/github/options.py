@@ -35,6 +35,8 @@ class PublishOptions:
     """Where the log of this very run is."""
     summary: Path | None = None
     """`GITHUB_STEP_SUMMARY`."""
+    out: Path | None = None
+    """Where the report that shows the ruling goes; None: nowhere."""
     api_url: str = API_URL
 
 

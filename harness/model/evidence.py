@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field, TypeAdapter
 
@@ -14,6 +14,7 @@ from harness.model.effects import Effect, NameSearch, ReadFile
 from harness.model.evaluation import EvalRow, SuiteItem, TaskScore
 from harness.model.kernel_audit import AuditedKernel, KernelSource, UnreadText, WaitStatement
 from harness.model.ledger import ImportedFile, LedgerRow, TracerProof
+from harness.model.own_tests import OwnTest, OwnTestFile
 from harness.model.probe import (
     CapturedGraph,
     EngineSnapshot,
@@ -46,12 +47,6 @@ class EvidenceRecord(Record):
     def id(self) -> str:
         """Content address: kind and the first 16 hex digits of the sha256 of the canonical JSON."""
         return f"{self.kind}-{digest_of(self)[:16]}"  # type: ignore[attr-defined]
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with fields replaced and an id of its own."""
-        copied = super().model_copy(update=update, deep=deep)
-        copied.__dict__.pop("id", None)
-        return copied
 
 
 class ChangedFilesEvidence(EvidenceRecord):
@@ -115,6 +110,10 @@ class ArmEvidence(EvidenceRecord):
     """Names of all modules below the subject's import roots that the worker imported."""
 
 
+RequestPart = tuple[int, int, int]
+"""Of one request in one step: index in `LedgerEvidence.steps`, index in its requests, emitted tokens."""
+
+
 class LedgerEvidence(EvidenceRecord):
     """The ledger of one server of an arm, whole."""
 
@@ -123,6 +122,20 @@ class LedgerEvidence(EvidenceRecord):
     session: str = ""
     """The server's nonce; an arm that a resumed run started again has had several servers."""
     rows: tuple[LedgerRow, ...]
+
+    @cached_property
+    def steps(self) -> tuple[LedgerRow, ...]:
+        """The rows in the order of their steps."""
+        return tuple(sorted(self.rows, key=lambda row: row.step))
+
+    @cached_property
+    def parts(self) -> Mapping[str, Sequence[RequestPart]]:
+        """By the engine's request id, in the order of the steps."""
+        found: dict[str, list[RequestPart]] = {}
+        for place, row in enumerate(self.steps):
+            for number, request in enumerate(row.requests):
+                found.setdefault(request.request_id, []).append((place, number, request.num_emitted_tokens))
+        return found
 
 
 class EvalSetEvidence(EvidenceRecord):
@@ -369,6 +382,19 @@ class ImportsEvidence(EvidenceRecord):
     """Files of the subject, or that speak of it, which do not parse, with the reason."""
 
 
+class OwnTestsEvidence(EvidenceRecord):
+    """The tests that the change brings, run as they are and with falsified answers of the subject."""
+
+    kind: Literal["own_tests"] = "own_tests"
+    commit: str
+    files: tuple[OwnTestFile, ...]
+    tests: tuple[OwnTest, ...]
+    modules: tuple[str, ...]
+    """Modules of the subject that the tests' process imported."""
+    num_outside: int
+    """Calls of the subject made while the test files were imported: none of them is falsified."""
+
+
 class OwnersEvidence(EvidenceRecord):
     """The CODEOWNERS file of the merge base, as committed."""
 
@@ -425,6 +451,7 @@ AnyEvidence = Annotated[
     | CapturedPointersEvidence
     | HooksEvidence
     | ImportsEvidence
+    | OwnTestsEvidence
     | OwnersEvidence
     | SourceEvidence
     | GapEvidence,

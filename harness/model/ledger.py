@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from harness.model.record import Record
 
@@ -59,7 +60,7 @@ class LedgerRow(Record):
     graph_replayed: bool = False
     """Whether a captured graph served the step; the decisions are then those recorded at capture."""
 
-    @property
+    @cached_property
     def is_pure_decode(self) -> bool:
         """No request of the step computes a prompt position."""
         return self.num_reqs > 0 and all(r.num_prefill_tokens == 0 for r in self.requests)
@@ -100,8 +101,9 @@ class CodeTargets:
 def path_of(row: LedgerRow, targets: CodeTargets) -> Path:
     """The path that served `row`: what was decided and what ran must agree."""
     decided = any(d.specialized for d in row.decisions)
-    specialized_ran = any(row.ran.get(t, 0) > 0 for t in targets.specialized_code)
-    baseline_ran = any(row.ran.get(t, 0) > 0 for t in targets.baseline_code)
+    ran = {target for target, num_calls in row.ran.items() if num_calls > 0}
+    specialized_ran = not ran.isdisjoint(targets.specialized_code)
+    baseline_ran = not ran.isdisjoint(targets.baseline_code)
     if decided and specialized_ran and not baseline_ran:
         return Path.SPECIALIZED
     if not decided and not specialized_ran and baseline_ran:

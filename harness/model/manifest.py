@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 from pydantic import Field
@@ -102,7 +103,7 @@ class DispatchSection(Record):
     imported_when_off: tuple[str, ...] = ()
     """Module prefixes that a worker may import while the switch is off though the base has no such module."""
 
-    @property
+    @cached_property
     def targets(self) -> CodeTargets:
         """The code targets, as the ledger's joins want them."""
         return CodeTargets(

@@ -67,6 +67,18 @@ class TrustedKey(Record):
     """Ids of the checks that it may waive."""
 
 
+class TrustedIdentity(Record):
+    """Somebody whose keyless signature on evidence counts (Sigstore, docs/bundles.md)."""
+
+    name: str
+    """Who that is; shown beside what was signed."""
+    identity: str = Field(min_length=1)
+    """As the certificate has it, whole: an e-mail address, or `https://github.com/OWNER/NAME/.github/workflows/FILE@REF`."""
+    issuer: str = Field(min_length=1)
+    """Address of the identity provider, for GitHub Actions `https://token.actions.githubusercontent.com`."""
+    level: Literal[TrustLevel.CONTRIBUTOR, TrustLevel.MAINTAINER] = TrustLevel.CONTRIBUTOR
+
+
 class TrustPolicy(Record):
     """Whose evidence counts at the gate, and for how long."""
 
@@ -77,6 +89,7 @@ class TrustPolicy(Record):
     max_waiver_days: int = Field(ge=1, default=14)
     """How far ahead a waiver may end."""
     keys: tuple[TrustedKey, ...] = ()
+    identities: tuple[TrustedIdentity, ...] = ()
 
 
 class Policy(Record):

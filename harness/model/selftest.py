@@ -19,6 +19,8 @@ class Stage(StrEnum):
 
     STATIC = "static"
     """What text and compilers show."""
+    TESTS = "tests"
+    """The change's own tests; no engine."""
     PROBE = "probe"
     """The scripted runs."""
     ARM = "arm"

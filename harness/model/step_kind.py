@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from harness.model.ledger import LedgerRow, StepRequest
+from harness.model.ledger import LedgerRow
 
 
 class StepKind(StrEnum):
@@ -26,22 +26,23 @@ class StepKind(StrEnum):
 
 def kind_of(row: LedgerRow) -> StepKind | None:
     """The kind of a step; None when the tracer did not record what its requests start from."""
-    if not row.requests or any(r.num_computed_tokens is None for r in row.requests):
+    num_prompts, widths, ends_a_prompt = 0, set(), False
+    for request in row.requests:
+        if request.num_computed_tokens is None:
+            return None
+        # Prompt work starts from nothing, or takes more than one prompt token.
+        num_prompts += request.num_computed_tokens == 0 or request.num_prefill_tokens > 1
+        ends_a_prompt = ends_a_prompt or request.num_prefill_tokens > 0
+        widths.add(request.num_scheduled_tokens)
+    if not widths:
         return None
-    prompts = [r for r in row.requests if _computes_prompt(r)]
-    if prompts:
-        return StepKind.PREFILL if len(prompts) == len(row.requests) else StepKind.MIXED
-    widths = {r.num_scheduled_tokens for r in row.requests}
-    if any(r.num_prefill_tokens for r in row.requests):
+    if num_prompts:
+        return StepKind.PREFILL if num_prompts == len(row.requests) else StepKind.MIXED
+    if ends_a_prompt:
         return StepKind.PROMPT_END
     if len(widths) > 1:
         return StepKind.RAGGED_VERIFY
     return StepKind.DECODE if widths == {1} else StepKind.VERIFY
-
-
-def _computes_prompt(request: StepRequest) -> bool:
-    """Whether a request's part is prompt work: it starts from nothing, or takes more than one prompt token."""
-    return request.num_computed_tokens == 0 or request.num_prefill_tokens > 1
 
 
 def context_of(row: LedgerRow) -> int:

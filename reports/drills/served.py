@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from bundles.contents import Bundle
 from harness.model.evidence import LedgerEvidence
-from harness.model.ledger import CodeTargets, LedgerRow, Path, path_of
+from harness.model.ledger import LedgerRow, Path, path_of
 from harness.model.step_kind import kind_of
 from harness.model.words import Outcome
 from reports.checks import CheckCard
@@ -18,6 +18,8 @@ from reports.drills.timing import words
 
 CHECKS = ("COR003",)
 Ledger = Placed[LedgerEvidence]
+Step = tuple[LedgerRow, Path]
+"""A row of a ledger, and which code served it."""
 PATH_WORDS = {Path.SPECIALIZED: "specialised", Path.BASELINE: "baseline", Path.CONTRADICTORY: "contradictory"}
 UNKNOWN_KIND = "not recorded"
 
@@ -34,8 +36,9 @@ def view_served(bundle: Bundle, cards: Sequence[CheckCard]) -> Drill:
     ledgers = placed(bundle, LedgerEvidence)
     targets = bundle.manifest.dispatch.targets
     for ledger in ledgers:
-        parts += [_by_batch(ledger, targets), _by_kind(ledger, targets)]
-        reasons = _reasons(ledger, targets)
+        steps = [(row, path_of(row, targets)) for row in ledger.record.rows]
+        parts += [_by_batch(ledger, steps), _by_kind(ledger, steps)]
+        reasons = _reasons(ledger, steps)
         parts += [] if reasons is None else [reasons]
     if not ledgers:
         parts.append(
@@ -54,19 +57,19 @@ def view_served(bundle: Bundle, cards: Sequence[CheckCard]) -> Drill:
     )
 
 
-def _by_batch(ledger: Ledger, targets: CodeTargets) -> Table:
+def _by_batch(ledger: Ledger, steps: Sequence[Step]) -> Table:
     """A row for each number of requests in a decode step."""
-    groups: dict[int, list[LedgerRow]] = {}
-    for row in ledger.record.rows:
+    groups: dict[int, list[Step]] = {}
+    for row, path in steps:
         if row.is_pure_decode:
-            groups.setdefault(row.num_reqs, []).append(row)
+            groups.setdefault(row.num_reqs, []).append((row, path))
     rows = []
     for batch, found in sorted(groups.items()):
         tokens: Counter[Path] = Counter()
-        for row in found:
-            tokens[path_of(row, targets)] += sum(r.num_emitted_tokens for r in row.requests)
+        for row, path in found:
+            tokens[path] += sum(r.num_emitted_tokens for r in row.requests)
         where = f"batch={batch}"
-        replayed = sum(row.graph_replayed for row in found)
+        replayed = sum(row.graph_replayed for row, _ in found)
         rows.append(
             (
                 number_cell(ledger.tally(batch, f"batch {where}", "rows")),
@@ -85,11 +88,8 @@ def _by_batch(ledger: Ledger, targets: CodeTargets) -> Table:
     return table_of(caption, head, rows)
 
 
-def _by_kind(ledger: Ledger, targets: CodeTargets) -> Table:
-    counts: Counter[tuple[str, Path]] = Counter()
-    for row in ledger.record.rows:
-        if row.num_reqs:
-            counts[kind_word(row), path_of(row, targets)] += 1
+def _by_kind(ledger: Ledger, steps: Sequence[Step]) -> Table:
+    counts = Counter((kind_word(row), path) for row, path in steps if row.num_reqs)
     rows = [
         (
             text_cell(kind.replace("_", " ")),
@@ -116,12 +116,12 @@ def kind_word(row: LedgerRow) -> str:
     return UNKNOWN_KIND if kind is None else kind.value
 
 
-def _reasons(ledger: Ledger, targets: CodeTargets) -> Table | None:
+def _reasons(ledger: Ledger, steps: Sequence[Step]) -> Table | None:
     """Why steps were not served specialised, the first step of each reason; None where none gives a reason."""
     found: dict[str, tuple[int, int]] = {}
     counts: Counter[str] = Counter()
-    for place, row in enumerate(ledger.record.rows):
-        if path_of(row, targets) is Path.SPECIALIZED:
+    for place, (row, path) in enumerate(steps):
+        if path is Path.SPECIALIZED:
             continue
         for number, decision in enumerate(row.decisions):
             if decision.reason:

@@ -30,6 +30,7 @@ def view_timing(bundle: Bundle, cards: Sequence[CheckCard]) -> Drill:
     judged = pivot(cards, CHECKS, QUANTITIES, caption)
     parts: list[Table | Figure | Missing] = [judged or missing_check(cards, CHECKS, "Latency of both arms")]
     cells = placed(bundle, TimingEvidence)
+    parts += [_machines(cells)] if cells else []
     timed = [c for c in cells if all(values(c.record, arm, TPOT) for arm in c.record.compares)]
     if timed:
         parts.append(_quantiles(timed))
@@ -53,6 +54,21 @@ def view_timing(bundle: Bundle, cards: Sequence[CheckCard]) -> Drill:
         checks=CHECKS,
         parts=tuple(parts),
     )
+
+
+def _machines(cells: Sequence[Timed]) -> Table:
+    """A row a cell: a ratio holds for the machine that it was timed on, and for no other."""
+    rows = [
+        (
+            text_cell(cell.text(cell.record.cell, "cell")),
+            text_cell(" against ".join(words(arm) for arm in cell.record.compares)),
+            text_cell(cell.text(cell.record.tier, "tier")),
+            text_cell(cell.said(cell.record.hardware, "hardware") or "not named"),
+            number_cell(cell.length(cell.record.blocks, "blocks")),
+        )
+        for cell in cells
+    ]
+    return table_of("Where each cell was timed", ("Cell", "Arms", "Tier", "Machine", "Blocks"), rows)
 
 
 def blocks_of(cell: TimingEvidence, arm: Arm) -> list[TimingBlock]:

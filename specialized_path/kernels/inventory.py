@@ -9,9 +9,9 @@ from typing import Any
 from specialized_path.kernels.benchmark import BenchmarkCell
 from specialized_path.kernels.variant import KernelVariant
 
-FAMILIES = ("attn_res", "exchange", "kda", "mla", "projection")
+FAMILIES = ("attn_res", "exchange", "kda", "mla", "moe_experts", "projection")
 """Folders beside this file; each has a module `variants` with a function `variants()`."""
-TIMED = ("attn_res", "kda", "mla", "projection")
+TIMED = ("attn_res", "kda", "mla", "moe_experts", "projection")
 """Those with a module `benchmarks` with a function `cells()`: an exchange has no time before it has two GPUs."""
 
 
@@ -55,6 +55,11 @@ def kda() -> Iterator[tuple[str, Any]]:
 def mla() -> Iterator[tuple[str, Any]]:
     """Entry point: compiles each variant of multi-head latent attention."""
     return _compile("mla")
+
+
+def moe_experts() -> Iterator[tuple[str, Any]]:
+    """Entry point: compiles each variant of the routed experts."""
+    return _compile("moe_experts")
 
 
 def benchmarks() -> tuple[BenchmarkCell, ...]:

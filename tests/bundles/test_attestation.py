@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 import subprocess
+from datetime import date
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bundles.attestation import attestation_path, sign_bundle
-from bundles.dsse import encode_for_signing
+from bundles.attestation import MAX_SIGNATURES, attestation_path, sign_bundle
+from bundles.dsse import encode_for_signing, sign
+from bundles.error import BundleError
 from bundles.keys import (
     PrivateKey,
     PublicKey,
@@ -22,6 +26,7 @@ from bundles.keys import (
 )
 from bundles.layout import check_relative_path, is_attestation_path
 from bundles.verify import VerifyResult, verify_bundle
+from bundles.waiver import Waiver, read_waiver, sign_waiver
 from harness.model.errors import ConfigurationError
 from harness.model.words import TrustLevel
 from tests.bundles.examples import (
@@ -97,6 +102,21 @@ def test_what_is_written_behind_the_statements_is_found(
     file = folder / attestation_path(key.public)
     file.write_bytes(file.read_bytes() + change if change else b"")
     assert not verify(folder).intact
+
+
+def test_more_signatures_than_anybody_needs_are_refused_unread(signed: Path, tmp_path: Path) -> None:
+    folder = copy_of(signed, tmp_path / "b")
+    for number in range(MAX_SIGNATURES):
+        (folder / f"attestations/key-{number}.intoto.jsonl").write_bytes(b"")
+    assert slugs(folder) == {"bundle-too-many-files"}
+
+
+def test_a_waiver_says_of_which_commit_it_is_in_one_way(key: PrivateKey) -> None:
+    waiver = Waiver(check="PERF002", head="a" * 40, reason="r", until=date(2026, 12, 1))
+    envelope = json.loads(sign_waiver(waiver, key))
+    payload = base64.b64decode(envelope["payload"]).replace(b'"gitCommit":"a', b'"gitCommit":"b')
+    with pytest.raises(BundleError, match="says of its commit"):
+        read_waiver(sign(payload, key).model_dump_json().encode(), "w")
 
 
 def test_the_signature_of_another_bundle_counts_for_nothing(signed: Path, tmp_path: Path) -> None:

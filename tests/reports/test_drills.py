@@ -225,3 +225,11 @@ def test_a_distribution_of_many_values_is_thinned_and_keeps_its_ends() -> None:
 @given(st.lists(NUMBERS, min_size=1), st.integers(0, 100))
 def test_a_quantile_is_a_value_that_was_seen(values: list[float], percent: int) -> None:
     assert quantile(values, percent) in values
+
+
+def test_each_timed_cell_stands_beside_the_machine_that_timed_it(examples: dict[str, Path]) -> None:
+    bundle = read_example(examples["drills"])
+    parts = drills_of(bundle)["timing"].parts
+    (table,) = [p for p in parts if isinstance(p, Table) and "Where each cell" in p.caption]
+    machines = [plain(cell.pieces) for row in table.rows for cell in row[3:4]]
+    assert machines == [r.hardware or "not named" for r in bundle.records if isinstance(r, TimingEvidence)]

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 from bundles.reader import read_bundle
 from harness.app.cpu_tier import CpuRun
 from harness.app.judging import HARNESS_VERSION
+from harness.app.own_tests import collect_own_tests
 from harness.app.recorder import Progress, utc_now
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
 from harness.app.selftest.judging import answer, result_of
@@ -23,6 +28,7 @@ from harness.app.selftest.table import render_table
 from harness.app.selftest.tampering import Tampering
 from harness.app.selftest.workplace import Workplace, changed_paths, find_root, head_of
 from harness.app.validate import validate
+from harness.engine.supervisor import kill_tree
 from harness.facts.environment import can_run, collect_environment
 from harness.model.errors import FasttrackError
 from harness.model.selftest import (
@@ -60,9 +66,32 @@ def selftest(options: SelftestOptions) -> CommandResult:
     progress = Progress(quiet=options.output.quiet)
     with tempfile.TemporaryDirectory(prefix="fasttrack-selftest-", ignore_cleanup_errors=True) as folder:
         run = Selftest(Workplace(root=root, folder=Path(folder)), options, progress)
-        results = run.run_all(cases)
+        try:
+            run.run_all(cases)
+        except KeyboardInterrupt:
+            print(render_report(report_of(root, run.results), options), flush=True)
+            progress.say(f"interrupted: {len(run.results)} of {len(cases)} cases have a verdict")
+            abandon(Path(folder))
+    report = report_of(root, run.results)
+    return CommandResult(text=render_report(report, options), exit_code=exit_code_of(report))
+
+
+def abandon(folder: Path) -> NoReturn:
+    """Ends this process, and whatever it started, at once.
+
+    The threads of running cases cannot be interrupted: another program takes this process over, and removes the folder.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    kill_tree()
+    script = f'rm -rf -- "$1"; exit {ExitCode.INTERRUPTED.value}'
+    os.execv("/bin/sh", ["sh", "-c", script, "sh", str(folder)])
+
+
+def report_of(root: Path, results: Sequence[CaseResult]) -> SelftestReport:
+    """The report on the cases that have a verdict."""
     environment = collect_environment(Tier.STATIC)
-    report = SelftestReport(
+    return SelftestReport(
         recorded_at=utc_now(),
         hardware=f"{environment.cpu}, {environment.num_cores} cores",
         harness_version=HARNESS_VERSION,
@@ -71,10 +100,14 @@ def selftest(options: SelftestOptions) -> CommandResult:
         detection=rate(*count_detected(results)),
         false_alarm=rate(*count_false_alarms(results)),
     )
+
+
+def render_report(report: SelftestReport, options: SelftestOptions) -> str:
+    """The report in the asked format; as JSON also in the asked file."""
+    document = report.model_dump_json(indent=2)
     if options.out is not None:
-        options.out.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    text = report.model_dump_json(indent=2) if options.output.format == "json" else render_table(report)
-    return CommandResult(text=text, exit_code=exit_code_of(report))
+        options.out.write_text(f"{document}\n", encoding="utf-8")
+    return document if options.output.format == "json" else render_table(report)
 
 
 def rate(hits: int, n: int) -> Rate:
@@ -102,6 +135,8 @@ class Selftest:
     arms: KeptArms = field(default_factory=KeptArms)
     runs: KeptRuns = field(init=False)
     tampering: Mapping[Stage, Tampering] = field(init=False)
+    results: list[CaseResult] = field(default_factory=list)
+    """Of the cases that are done."""
 
     def __post_init__(self) -> None:
         self.runs = KeptRuns(folder=self.workplace.folder / "runs")
@@ -110,31 +145,47 @@ class Selftest:
             Stage.EVIDENCE: Tampering(self.workplace, "measured", Tier.CPU, collect_timed),
         }
 
-    def run_all(self, cases: Iterable[Case]) -> list[CaseResult]:
-        """Every case, those without an engine first, as many at a time as the machine has cores."""
-        results: list[CaseResult] = []
+    def run_all(self, cases: Iterable[Case]) -> None:
+        """Every case, those without an engine first, as many at a time as the machine has cores.
+
+        A case that breaks, by whatever error, is a row of its own.
+        """
         todo = []
         for case in cases:
             reason = self._why_not(case)
             if reason:
-                results.append(answer(case, CaseVerdict.NOT_RUN, reason=reason))
+                self.results.append(answer(case, CaseVerdict.NOT_RUN, reason=reason))
             else:
                 todo.append(case)
         if not todo:
-            return results
+            return
         self.workplace.copy_tree()
         (self.workplace.folder / "runs").mkdir()
         self._prepare({case.fault.stage for case in todo})
         for stages, at_a_time in (
-            ((Stage.STATIC, Stage.BUNDLE, Stage.EVIDENCE), self.options.jobs),
+            ((Stage.STATIC, Stage.BUNDLE, Stage.EVIDENCE, Stage.TESTS), self.options.jobs),
             ((Stage.PROBE, Stage.ARM), self.options.jobs),
             ((Stage.TIMING,), 1),
         ):
             chosen = [c for c in todo if c.fault.stage in stages]
-            with ThreadPoolExecutor(at_a_time) as pool:
-                for found in pool.map(self._run_group, self._group(chosen)):
-                    results += found
-        return results
+            with interruptible_pool(at_a_time) as pool:
+                running = {pool.submit(self._run_group, group): group for group in self._group(chosen)}
+                try:
+                    for done in as_completed(running):
+                        self.results += self._outcome(done, running.pop(done))
+                except KeyboardInterrupt:
+                    for done in [future for future in running if future.done()]:
+                        self.results += self._outcome(done, running[done])
+                    raise
+
+    def _outcome(self, done: Future[list[CaseResult]], group: list[Case]) -> list[CaseResult]:
+        """What a group gave; for one that an error of another's kind ended, that."""
+        error = done.exception()
+        if error is None:
+            return done.result()
+        reason = f"{type(error).__name__}: {error}"
+        self.progress.say(f"{', '.join(case.name for case in group)}: {reason}")
+        return [answer(case, CaseVerdict.ERROR, reason=reason) for case in group]
 
     def _group(self, cases: Sequence[Case]) -> list[list[Case]]:
         """A fault is alone, since one could hide another; clean twins that take an engine share it.
@@ -205,12 +256,15 @@ class Selftest:
         def collect(run: CpuRun) -> None:
             if stage is Stage.PROBE:
                 self.runs.collect_case(run, changed)
+            elif stage is Stage.TESTS:
+                assert run.own_tests is not None
+                collect_own_tests(run.own_tests)
             elif stage is Stage.ARM:
                 self.arms.collect_case(run, changed, features=features)
             else:
                 collect_timed(run)
 
-        tier = Tier.CPU if stage in _ENGINES else Tier.STATIC
+        tier = Tier.STATIC if stage is Stage.STATIC else Tier.CPU
         judgement = read_bundle(self._judge(repo, "HEAD~1", name, tier, collect)).judgement
         return [result_of(case, judgement, time.monotonic() - started) for case in cases]
 
@@ -233,8 +287,21 @@ class Selftest:
             output=OutputOptions(quiet=not self.options.verbose),
             python=self.options.python,
         )
-        validate(options, collect_cpu=collect)
+        if validate(options, collect_cpu=collect).exit_code is ExitCode.INTERRUPTED:
+            raise KeyboardInterrupt
         return out
+
+
+@contextmanager
+def interruptible_pool(at_a_time: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool that an interrupt leaves at once, without what waits in it."""
+    pool = ThreadPoolExecutor(at_a_time)
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 @cache

@@ -9,9 +9,10 @@ _HEAD = ("fault", "principle", "tier", "expected", "fired", "verdict", "twin", "
 
 def render_table(report: SelftestReport) -> str:
     """A line a fault, with its twin beside it; then both rates, and every reason."""
-    faults = [case for case in report.cases if not case.is_twin]
+    faults = {case.id: case for case in report.cases if not case.is_twin}
     twins = {case.id: case for case in report.cases if case.is_twin}
-    rows = [_HEAD, *(_row(fault, twins[fault.id]) for fault in faults)]
+    ids = sorted({case.id for case in report.cases})
+    rows = [_HEAD, *(_row(faults.get(name), twins.get(name)) for name in ids)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
@@ -30,16 +31,20 @@ def render_table(report: SelftestReport) -> str:
     return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *summary])
 
 
-def _row(fault: CaseResult, twin: CaseResult) -> tuple[str, ...]:
+def _row(fault: CaseResult | None, twin: CaseResult | None) -> tuple[str, ...]:
+    """One of both is missing in a run that was interrupted between them."""
+    known = fault or twin
+    assert known is not None
+    fired = f" ({' '.join(twin.fired)})" if twin is not None and twin.fired else ""
     return (
-        fault.id,
-        fault.principle.value,
-        fault.tier.value,
-        " ".join(fault.expected),
-        " ".join(fault.fired) or "-",
-        fault.verdict.value,
-        twin.verdict.value + (f" ({' '.join(twin.fired)})" if twin.fired else ""),
-        f"{fault.seconds:.0f}",
+        known.id,
+        known.principle.value,
+        known.tier.value,
+        " ".join(known.expected),
+        (" ".join(fault.fired) or "-") if fault else "",
+        fault.verdict.value if fault else "",
+        twin.verdict.value + fired if twin else "",
+        f"{fault.seconds:.0f}" if fault else "",
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from harness.checks.joins.token_steps import client_items, client_of, index_token_steps
+from harness.checks.joins.token_steps import client_items, client_of, index_parts
 from harness.model.check import CheckContext
 from harness.model.evaluation import GIVEN_UP, SuiteItem
 from harness.model.evidence import ArmEvidence, EvidenceSet, LedgerEvidence, SubjectEvidence, session_mark
@@ -27,14 +27,14 @@ class Problem:
 
 def find_problems(context: CheckContext, arm: Arm, tier: Tier) -> tuple[Problem, ...]:
     """All problems of one arm that has an `ArmEvidence`; none means that its records count."""
-    evidence, manifest = context.evidence, context.manifest
+    evidence = context.evidence
     sessions = evidence.sessions(arm, tier)
     if not sessions:
         raise ValueError(f"no record of arm {arm}")
     return (
         *(problem for record in sessions for problem in find_process_problems(context, record)),
         *_session_problems(evidence, sessions, arm, tier),
-        *_ledger_problems(evidence, manifest, arm, tier),
+        *_ledger_problems(evidence, arm, tier),
     )
 
 
@@ -126,7 +126,7 @@ def _session_problems(
         yield Problem(outcome=Outcome.ERROR, text=text, details=tuple(sorted(strangers)))
 
 
-def _ledger_problems(evidence: EvidenceSet, manifest: Manifest, arm: Arm, tier: Tier) -> Iterator[Problem]:
+def _ledger_problems(evidence: EvidenceSet, arm: Arm, tier: Tier) -> Iterator[Problem]:
     """The ledger has rows, in order, and accounts for every token that the clients of this arm got."""
     ledger = evidence.ledger(arm, tier)
     if ledger is None or not ledger.rows:
@@ -144,11 +144,11 @@ def _ledger_problems(evidence: EvidenceSet, manifest: Manifest, arm: Arm, tier: 
         yield Problem(
             outcome=Outcome.ERROR, text="steps of its ledger do not list the requests that they count"
         )
-    yield from _accounting_problems(evidence, manifest, ledger, arm, tier)
+    yield from _accounting_problems(evidence, ledger, arm, tier)
 
 
 def _accounting_problems(
-    evidence: EvidenceSet, manifest: Manifest, ledger: LedgerEvidence, arm: Arm, tier: Tier
+    evidence: EvidenceSet, ledger: LedgerEvidence, arm: Arm, tier: Tier
 ) -> Iterator[Problem]:
     """Ledger, server usage and client agree on the tokens of every request."""
     sent = client_items(evidence, arm, tier)
@@ -162,7 +162,8 @@ def _accounting_problems(
         text = "requests share an id, so their tokens cannot be told apart"
         yield Problem(outcome=Outcome.ERROR, text=text, details=tuple(reused))
         return
-    steps = index_token_steps(ledger, manifest, (item.request_id for _, item in sent))
+    parts = index_parts(ledger, (item.request_id for _, item in sent))
+    emitted = {client: sum(emitted for *_, emitted in its_parts) for client, its_parts in parts.items()}
     answered = [(where, item) for where, item in sent if not item.error]
     short = _miscounted(sent)
     if short:
@@ -175,11 +176,10 @@ def _accounting_problems(
         outcome = Outcome.FAIL if arm is Arm.CANDIDATE and counts_off else Outcome.ERROR
         text = f"the server's usage and the client count differ in {len(short)} of {len(sent)} requests"
         yield Problem(outcome=outcome, text=text, details=lines)
-    lost = [(w, i) for w, i in answered if not _accounts_for(len(steps[i.request_id]), i)]
+    lost = [(w, i) for w, i in answered if not _accounts_for(emitted[i.request_id], i)]
     if lost:
         lines = tuple(
-            f"{_name(w, i)}: usage {i.num_completion_tokens}, ledger {len(steps[i.request_id])}"
-            for w, i in lost
+            f"{_name(w, i)}: usage {i.num_completion_tokens}, ledger {emitted[i.request_id]}" for w, i in lost
         )
         text = f"the ledger does not account for the tokens of {len(lost)} of {len(answered)} requests"
         yield Problem(outcome=Outcome.ERROR, text=text, details=lines)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
 
 from harness.model.evaluation import SuiteItem
-from harness.model.evidence import EvidenceSet, LedgerEvidence, SuiteEvidence, TimingEvidence
+from harness.model.evidence import EvidenceSet, LedgerEvidence, RequestPart, SuiteEvidence, TimingEvidence
 from harness.model.ledger import LedgerRow, Path, Served, parent_of, path_of
 from harness.model.manifest import Manifest, ScopeSection
 from harness.model.words import Arm, Tier
@@ -44,22 +45,29 @@ def step_in_scope(row: LedgerRow, scope: ScopeSection) -> bool:
     return row.num_reqs <= scope.max_batch and (not row.is_pure_decode or drafts <= scope.max_draft_tokens)
 
 
+def index_parts(ledger: LedgerEvidence, request_ids: Iterable[str]) -> Mapping[str, Sequence[RequestPart]]:
+    """What the steps did of the given client requests, in order; of one that the ledger does not know, nothing."""
+    found: dict[str, list[Sequence[RequestPart]]] = {request_id: [] for request_id in request_ids}
+    for engine_request_id, parts in ledger.parts.items():
+        client = client_of(engine_request_id, found)
+        if client is not None:
+            found[client].append(parts)
+    return {client: tuple(merge(*choices)) for client, choices in found.items()}
+
+
 def index_token_steps(ledger: LedgerEvidence, manifest: Manifest, request_ids: Iterable[str]) -> TokenSteps:
     """The steps of the given client requests; a request that the ledger does not know has none."""
-    found: dict[str, list[TokenStep]] = {request_id: [] for request_id in request_ids}
-    clients: dict[str, str | None] = {}
     targets = manifest.dispatch.targets
-    for row in sorted(ledger.rows, key=lambda row: row.step):
-        step: TokenStep | None = None
-        for request in row.requests:
-            if request.request_id not in clients:
-                clients[request.request_id] = client_of(request.request_id, found)
-            client = clients[request.request_id]
-            if client is not None:
-                step = step or TokenStep(
-                    row=row, path=path_of(row, targets), in_scope=step_in_scope(row, manifest.scope)
-                )
-                found[client].extend([step] * request.num_emitted_tokens)
+    steps: dict[int, TokenStep] = {}
+    found: dict[str, list[TokenStep]] = {}
+    for client, parts in index_parts(ledger, request_ids).items():
+        found[client] = []
+        for place, _, num_emitted_tokens in parts:
+            if place not in steps:
+                row = ledger.steps[place]
+                in_scope = step_in_scope(row, manifest.scope)
+                steps[place] = TokenStep(row=row, path=path_of(row, targets), in_scope=in_scope)
+            found[client].extend([steps[place]] * num_emitted_tokens)
     return found
 
 

@@ -9,7 +9,7 @@ from harness.checks.joins.pairing import SuiteArms, find_suite_arms, pair_items
 from harness.checks.joins.ruling import Ruling, combine_rulings, finding_of
 from harness.checks.joins.served_share import decide_share, fallback_reasons
 from harness.checks.joins.token_level import num_not_finite
-from harness.checks.joins.token_steps import TokenSteps, client_of, count_token_steps, index_token_steps
+from harness.checks.joins.token_steps import TokenSteps, count_token_steps, index_parts, index_token_steps
 from harness.checks.scope.answer_laws import ANSWER_LAWS
 from harness.checks.scope.answers import undeclared
 from harness.checks.scope.feature_answers import ArmAnswers, FeatureLaw, Tried, read_answer
@@ -69,7 +69,7 @@ class ServedFeatures(BaseCheck):
         if isinstance(arms, Ruling):
             return [finding_of(self, SUITE, arms)]
         parts = {
-            arm: index_parts(context.evidence.ledger(arm, self.tier), items)
+            arm: index_requests(context.evidence.ledger(arm, self.tier), items)
             for arm, items in ((suite.arm, suite.items) for suite in arms)
         }
         steps = index_token_steps(
@@ -213,15 +213,12 @@ def _same_everywhere(law: FeatureLaw, arms: SuiteArms) -> list[Ruling]:
     ]
 
 
-def index_parts(ledger: LedgerEvidence | None, items: Iterable[SuiteItem]) -> Parts:
+def index_requests(ledger: LedgerEvidence | None, items: Iterable[SuiteItem]) -> Parts:
     """What each step computed of each client request, in the order of the steps."""
-    found: dict[str, list[StepRequest]] = {item.request_id: [] for item in items}
-    clients: dict[str, str | None] = {}
-    for row in sorted(ledger.rows if ledger else (), key=lambda row: row.step):
-        for request in row.requests:
-            if request.request_id not in clients:
-                clients[request.request_id] = client_of(request.request_id, found)
-            client = clients[request.request_id]
-            if client is not None:
-                found[client].append(request)
-    return found
+    ids = [item.request_id for item in items]
+    if ledger is None:
+        return dict.fromkeys(ids, ())
+    return {
+        client: [ledger.steps[place].requests[number] for place, number, _ in parts]
+        for client, parts in index_parts(ledger, ids).items()
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from bundles.archive import pack
 from bundles.attestation import sign_bundle
 from bundles.contents import Bundle
+from bundles.keyless import keyless_path
 from bundles.keys import PrivateKey, make_private_key
 from bundles.reader import read_bundle
 from bundles.waiver import Waiver, sign_waiver
@@ -20,10 +22,14 @@ from harness.app.gate import gate
 from harness.app.judging import decide, render_report
 from harness.app.validate import validate
 from harness.facts.git import Repository
+from harness.model.errors import ConfigurationError
 from harness.model.evidence import AnyEvidence, GapEvidence, SubjectEvidence
 from harness.model.words import ExitCode, Tier, TrustLevel
 from harness.options import ChangeOptions, CommandResult, GateOptions, OutputOptions, ValidateOptions
+from tests.bundles.sigstore_instance import IDENTITY, ISSUER, Instance
 from tests.harness.app.conftest import copy_subject, git
+from tests.reports.numbers import PageWalk
+from tests.reports.pages import parse_page
 
 TODAY = datetime.now(UTC).date()
 KEY = make_private_key()
@@ -106,7 +112,13 @@ def with_subject(original: Path, place: Path, repo: Path, **forged: str) -> Path
 
 
 def at_gate(
-    repo: Path, *bundles: Path, policy: str, waivers: tuple[Path, ...] = (), form: str = "text"
+    repo: Path,
+    *bundles: Path,
+    policy: str,
+    waivers: tuple[Path, ...] = (),
+    form: str = "text",
+    out: Path | None = None,
+    sigstore_root: Path | None = None,
 ) -> CommandResult:
     file = bundles[0].parent / "gate-policy.toml"
     file.write_text(policy)
@@ -119,6 +131,8 @@ def at_gate(
             policy=file,
             output=OutputOptions(format=form),  # type: ignore[arg-type]
             waivers=waivers,
+            out=out,
+            sigstore_root=sigstore_root,
         )
     )
 
@@ -196,6 +210,17 @@ def test_arms_that_imported_other_sources_than_the_heads_are_evidence_for_nothin
     assert "other sources of the subject than the head's: specialized_path/plugin.py" in result.text
 
 
+@pytest.mark.parametrize("time", ["20200101T000000Z", "2999-01-01T00:00:00Z"])
+def test_one_record_of_another_time_is_enough_to_refuse_all(
+    repo: Path, bundle: Path, tmp_path: Path, time: str
+) -> None:
+    records = list(read_bundle(bundle).records)
+    # The spelling without hyphens comes after the others when they are sorted as text.
+    records[-1] = records[-1].model_copy(update={"recorded_at": time})
+    dated = sealed(read_bundle(bundle), tmp_path / "dated", records)
+    assert at_gate(repo, dated, policy=policy_text(trust="max_age_days = 3")).exit_code is ExitCode.HARNESS
+
+
 def test_evidence_without_a_readable_time_is_refused(repo: Path, bundle: Path, tmp_path: Path) -> None:
     dated = rebuilt(bundle, tmp_path / "dated", recorded_at="yesterday")
     assert at_gate(repo, dated, policy=policy_text(trust="max_age_days = 3")).exit_code is ExitCode.HARNESS
@@ -227,11 +252,12 @@ def write_waiver(
     days: int = 3,
     key: PrivateKey = KEY,
     head: str = "",
+    reason: str = "no GPU this week",
 ) -> Path:
     waiver = Waiver(
         check=check,
         head=head or Repository(repo).change("main", "change", ())[0].head,
-        reason="no GPU this week",
+        reason=reason,
         until=TODAY + timedelta(days=days),
     )
     file = place / "w.jsonl"
@@ -330,3 +356,130 @@ def test_the_same_bundle_twice_is_no_replicate(repo: Path, bundle: Path, tmp_pat
         sign_bundle(part, key, TrustLevel.MAINTAINER)
     policy = policy_text(trust=GPU_REPLICATED, keys=(KEY, OTHER))
     assert "asks for replicated evidence" in at_gate(repo, bundle, *parts, policy=policy).text
+
+
+def test_two_keys_of_one_holder_make_no_replicate(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    parts = [with_gpu_tier(bundle, tmp_path / f"gpu{i}", f"run {i}") for i in range(2)]
+    for part, key in zip(parts, (KEY, OTHER), strict=True):
+        sign_bundle(part, key, TrustLevel.MAINTAINER)
+    policy = policy_text(trust=GPU_REPLICATED, keys=(KEY, OTHER)).replace("runner 1", "runner 0")
+    assert "asks for replicated evidence" in at_gate(repo, bundle, *parts, policy=policy).text
+
+
+def test_records_of_somebody_elses_run_make_no_replicate(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    first = with_gpu_tier(bundle, tmp_path / "gpu0", "one run")
+    records = read_bundle(first).records
+    again = [r.model_copy(update={"hardware": "mine"}) if r.tier is Tier.STATIC else r for r in records]
+    second = sealed(read_bundle(bundle), tmp_path / "gpu1", again)
+    for part, key in ((first, KEY), (second, OTHER)):
+        sign_bundle(part, key, TrustLevel.MAINTAINER)
+    policy = policy_text(trust=GPU_REPLICATED, keys=(KEY, OTHER))
+    assert "asks for replicated evidence" in at_gate(repo, bundle, first, second, policy=policy).text
+
+
+def test_the_gates_json_says_whose_word_each_bundle_is(repo: Path, bundle: Path) -> None:
+    sign_bundle(bundle, KEY, TrustLevel.CONTRIBUTOR)
+    sign_bundle(bundle, OTHER, TrustLevel.MAINTAINER)
+    document = json.loads(at_gate(repo, bundle, policy=policy_text(trust=MAINTAINED), form="json").text)
+    signers = {s["fingerprint"]: (s["name"], s["level"]) for s in document["bundles"][0]["signers"]}
+    assert signers == {
+        KEY.public.fingerprint: ("runner 0", "maintainer"),
+        OTHER.public.fingerprint: (None, None),
+    }
+    (tier,) = document["trust"]
+    assert (tier["required"], tier["reached"], tier["is_enough"]) == ("maintainer", "maintainer", True)
+
+
+def test_the_gates_json_names_the_bundle_that_was_refused(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.tar.gz").write_bytes(b"\x1f\x8b")
+    result = at_gate(repo, bundle, tmp_path / "broken.tar.gz", policy=policy_text(), form="json")
+    document = json.loads(result.text)
+    assert ([b["name"] for b in document["bundles"]], document["refused"]) == (["b"], ["broken.tar.gz"])
+
+
+def test_the_gates_report_shows_waiver_and_signer_on_its_first_screen(
+    repo: Path, bundle: Path, tmp_path: Path
+) -> None:
+    sign_bundle(bundle, KEY, TrustLevel.MAINTAINER)
+    policy = (
+        policy_text(required=GPU_REQUIRED)
+        .replace('["ISO001"]\n\n', '["ISO001"]\n')
+        .replace('may_waive = ["ISO001"]', 'may_waive = ["PERF002"]')
+    )
+    waiver = write_waiver(tmp_path, repo, check="PERF002")
+    out = tmp_path / "gate"
+    assert at_gate(repo, bundle, policy=policy, waivers=(waiver,), out=out).exit_code is ExitCode.ADMIT
+    page = parse_page((out / "report.html").read_text("utf-8"))
+    assert list(PageWalk(page, out).problems()) == []
+    (header,) = [e for e in page.walk() if e.tag == "header"]
+    assert "Waived: PERF002, by runner 0, until" in " ".join(header.text.split())
+    assert KEY.public.fingerprint in header.text
+
+
+def test_a_bundles_own_report_says_that_nobodys_word_is_in_it(bundle: Path) -> None:
+    html = (bundle / "report.html").read_text("utf-8")
+    assert "Signatures and waivers" in html
+
+
+@pytest.mark.parametrize(
+    ("identity", "issuer", "code"),
+    [
+        (IDENTITY, ISSUER, ExitCode.ADMIT),
+        (IDENTITY.replace("main", "fork"), ISSUER, ExitCode.UNDECIDED),
+        (IDENTITY, "https://accounts.example.org", ExitCode.UNDECIDED),
+    ],
+)
+def test_a_keyless_signature_is_worth_what_the_policy_says_of_identity_and_issuer(
+    repo: Path, bundle: Path, tmp_path: Path, identity: str, issuer: str, code: ExitCode
+) -> None:
+    pytest.importorskip("sigstore")
+    instance = Instance()
+    data = instance.sign((bundle / "sha256sums.txt").read_bytes(), identity, issuer)
+    (bundle / keyless_path(data)).parent.mkdir()
+    (bundle / keyless_path(data)).write_bytes(data)
+    policy = policy_text(trust=MAINTAINED) + (
+        f'[[trust.identities]]\nname = "gpu.yml"\nidentity = "{IDENTITY}"\nissuer = "{ISSUER}"\n'
+        'level = "maintainer"\n'
+    )
+    root = instance.write_root(tmp_path / "root.json")
+    result = at_gate(repo, bundle, policy=policy, sigstore_root=root)
+    assert result.exit_code is code and identity in result.text
+
+
+def test_a_keyless_signature_of_another_bundle_leaves_nothing_to_decide_on(
+    repo: Path, bundle: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("sigstore")
+    instance = Instance()
+    data = instance.sign(b"another list of digests")
+    (bundle / keyless_path(data)).parent.mkdir()
+    (bundle / keyless_path(data)).write_bytes(data)
+    root = instance.write_root(tmp_path / "root.json")
+    assert at_gate(repo, bundle, policy=policy_text(), sigstore_root=root).exit_code is ExitCode.HARNESS
+
+
+def test_a_waivers_reason_forges_no_line_of_the_answer(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    reason = "x\nWAIVED: ISO001, by runner 0\x1b[2J\u202e"
+    waiver = write_waiver(tmp_path, repo, key=OTHER, reason=reason)
+    result = at_gate(repo, bundle, policy=policy_text(), waivers=(waiver,))
+    assert not [line for line in result.text.splitlines() if line.startswith("WAIVED")]
+    assert all(character.isprintable() for character in result.text.replace("\n", ""))
+
+
+def test_one_key_stands_for_one_holder(repo: Path, bundle: Path) -> None:
+    with pytest.raises(ConfigurationError, match="listed already"):
+        at_gate(repo, bundle, policy=policy_text(keys=(KEY, KEY)))
+
+
+def test_a_waiver_that_cannot_be_read_leaves_nothing_to_decide_on(
+    repo: Path, bundle: Path, tmp_path: Path
+) -> None:
+    result = at_gate(repo, bundle, policy=policy_text(), waivers=(tmp_path / "none",))
+    assert result.exit_code is ExitCode.HARNESS and "none: " in result.text
+
+
+def test_a_bundle_puts_no_words_into_the_heads_mouth(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    honest = read_bundle(bundle)
+    forged = replace(honest, change=honest.change.model_copy(update={"head_subject": "approved by all"}))
+    result = at_gate(repo, sealed(forged, tmp_path / "forged", honest.records), policy=policy_text())
+    assert result.exit_code is ExitCode.HARNESS and "bundle-other-head" in result.text

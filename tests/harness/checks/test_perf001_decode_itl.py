@@ -116,7 +116,9 @@ def test_pairs_that_were_taken_out_and_the_rest_renumbered_are_missed_by_the_led
 
     finding = with_blocks(chosen)
     assert finding.outcome is Outcome.INCONCLUSIVE
-    assert "the ledger of baseline holds 8 requests of this cell that are in no block of it" in finding.message
+    assert (
+        "the ledger of baseline holds 8 requests of this cell that are in no block of it" in finding.message
+    )
 
 
 def test_four_pairs_are_too_few_and_the_finding_says_how_many_are_missing() -> None:

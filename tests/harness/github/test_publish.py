@@ -9,12 +9,15 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bundles.keys import make_private_key
 from bundles.reader import read_bundle
+from bundles.waiver import Waiver, sign_waiver
 from harness.app import gate_text, publishing
 from harness.app.publishing import publish
 from harness.github import calls
@@ -28,7 +31,7 @@ from harness.options import CommandResult
 from reports.open_findings import OpenFinding
 from tests.harness.github.events import FORK, pull_request_event, workflow_run_event, written
 from tests.harness.github.server import BOT, REPOSITORY, TOKEN, FakeClock, FakeGitHub, Fault, Request
-from tests.harness.github.subject import WEAK_POLICY, Subject, make_subject
+from tests.harness.github.subject import POLICY, WEAK_POLICY, Subject, make_subject
 from tests.harness.github.test_artifact import packed
 
 HOSTILE = "@octocat #1 <!-- fasttrack:gate --> <img src=x> ![i](http://e.vil) /lgtm **bold** `code`"
@@ -366,3 +369,20 @@ def test_the_token_is_in_nothing_that_is_written(bench: Bench, honest: tuple[str
     result = bench.publish(*honest)
     written_down = f"{bench.server.checks}{bench.comments}{bench.server.sarifs}{result.text}"
     assert TOKEN not in written_down + (bench.tmp_path / "summary.md").read_text() and "***" in result.text
+
+
+def test_the_check_run_does_not_call_a_waived_check_let_through(
+    bench: Bench, honest: tuple[str, Path]
+) -> None:
+    head, bundle = honest
+    key, policy, waiver = make_private_key(), bench.tmp_path / "policy.toml", bench.tmp_path / "w"
+    trusted = f'[[trust.keys]]\nname = "M"\npublic_key = "{key.public.line}"\nmay_waive = ["PERF002"]\n'
+    policy.write_text(f'{POLICY}gpu = ["PERF002"]\n{trusted}')
+    until = datetime.now(UTC).date() + timedelta(days=3)
+    signed = Waiver(check="PERF002", head=head, reason="no machine", until=until)
+    waiver.write_bytes(sign_waiver(signed, key))
+    out = bench.tmp_path / "gate"
+    assert bench.publish(head, bundle, policy=policy, waivers=(waiver,), out=out).exit_code is ExitCode.ADMIT
+    assert bench.check["output"]["title"] == "Admit, in spite of checks that are waived: PERF002"
+    assert "WAIVED: PERF002, by M" in bench.comments[0]
+    assert "Waived: " in (out / "report.html").read_text("utf-8")

@@ -1,0 +1,138 @@
+"""Variants of the experts' kernels: by rank shape and batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
+
+from specialized_path.kernels.moe_experts.shape import (
+    MAX_TOKENS,
+    SHAPES,
+    DownTactic,
+    ExpertShape,
+    GateUpTactic,
+)
+from specialized_path.kernels.moe_experts.shared_variants import shared_variants
+from specialized_path.kernels.variant import KernelVariant
+
+GATE_UP_ROLES = {"0": "activation", "1": "activation", "2": "static", "3": "output"}
+# Ids and weights are written by the kernel in front of gate-up, two launches back, and gate-up triggers after its wait.
+DOWN_ROLES = {"0": "activation", "1": "settled", "2": "settled", "3": "static", "4": "output"}
+
+_GATE_UP = GateUpTactic(k_warps=14, stages=6)
+_DOWN = DownTactic(tiles=2, pass_warps=8, stages=20, max_tokens=MAX_TOKENS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsVariant:
+    """One of the two kernels, and what it was compiled for."""
+
+    shape: ExpertShape
+    tactic: GateUpTactic | DownTactic
+    kernel: KernelVariant
+
+
+def build_gate_up(shape: ExpertShape, tactic: GateUpTactic) -> Any:
+    """Compiles the gate-up kernel."""
+    import cutlass.cute as cute
+    import torch
+    from cutlass import Int32
+
+    from specialized_path.kernels.common.host import fake_pointer, fake_stream
+    from specialized_path.kernels.moe_experts.gate_up import GateUpKernel
+
+    ids, weights = fake_pointer(torch.int32), fake_pointer(torch.uint8)
+    return cute.compile(
+        GateUpKernel(shape=shape, tactic=tactic),
+        fake_pointer(),
+        ids,
+        weights,
+        fake_pointer(),
+        Int32(1),
+        Int32(1),
+        Int32(1),
+        fake_stream(),
+    )
+
+
+def build_down(shape: ExpertShape, tactic: DownTactic) -> Any:
+    """Compiles the down kernel."""
+    import cutlass.cute as cute
+    import torch
+    from cutlass import Int32
+
+    from specialized_path.kernels.common.host import fake_pointer, fake_stream
+    from specialized_path.kernels.moe_experts.down import DownKernel
+
+    return cute.compile(
+        DownKernel(shape=shape, tactic=tactic),
+        fake_pointer(),
+        fake_pointer(torch.int32),
+        fake_pointer(),
+        fake_pointer(torch.uint8),
+        fake_pointer(),
+        Int32(1),
+        Int32(1),
+        fake_stream(),
+    )
+
+
+@cache
+def gate_up_variants() -> tuple[ExpertsVariant, ...]:
+    """Variants of the gate-up kernel."""
+    return tuple(gate_up_variant(shape, _GATE_UP) for shape in SHAPES)
+
+
+@cache
+def down_variants() -> tuple[ExpertsVariant, ...]:
+    """Variants of the down kernel."""
+    return tuple(down_variant(shape, _DOWN) for shape in SHAPES)
+
+
+def gate_up_variant(shape: ExpertShape, tactic: GateUpTactic) -> ExpertsVariant:
+    """The gate-up kernel with any tactic, for 1 to 64 tokens."""
+    kernel = KernelVariant(
+        name=f"moe gate_up {shape.name}",
+        operator="OC-16",
+        family="moe_experts",
+        rank_shape=shape.name,
+        batches=(1, MAX_TOKENS),
+        roles=GATE_UP_ROLES,
+        build=partial(build_gate_up, shape, tactic),
+        # With 16 warps ptxas takes 64 registers and keeps six words in local memory; that is the form that was timed.
+        allowed_spill_bytes=24 if tactic.threads == 512 else 0,
+    )
+    return ExpertsVariant(shape=shape, tactic=tactic, kernel=kernel)
+
+
+def down_variant(shape: ExpertShape, tactic: DownTactic) -> ExpertsVariant:
+    """The down kernel with any tactic, for 1 to `tactic.max_tokens` tokens."""
+    kernel = KernelVariant(
+        name=f"moe down {shape.name}",
+        operator="OC-16, OC-17",
+        family="moe_experts",
+        rank_shape=shape.name,
+        batches=(1, tactic.max_tokens),
+        roles=DOWN_ROLES,
+        build=partial(build_down, shape, tactic),
+    )
+    return ExpertsVariant(shape=shape, tactic=tactic, kernel=kernel)
+
+
+def variants() -> tuple[KernelVariant, ...]:
+    """All variants of the family."""
+    routed = tuple(variant.kernel for variant in gate_up_variants() + down_variants())
+    return routed + tuple(variant.kernel for variant in shared_variants())
+
+
+def find_variant(kind: tuple[ExpertsVariant, ...], intermediate: int, num_tokens: int) -> ExpertsVariant:
+    """The variant among those of one kernel; raises ValueError where there is none."""
+    for variant in kind:
+        low, high = variant.kernel.batches
+        if variant.shape.intermediate == intermediate and low <= num_tokens <= high:
+            return variant
+    raise ValueError(
+        f"routed experts: got {num_tokens} tokens and intermediate size {intermediate}, expected 1 ... {MAX_TOKENS} "
+        f"and one of {[shape.intermediate for shape in SHAPES]}"
+    )

@@ -1,0 +1,113 @@
+"""A selftest goes on when a case breaks, and ends soon when it is told to."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.app.recorder import Progress
+from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
+from harness.app.selftest.judging import answer
+from harness.app.selftest.run import Selftest
+from harness.app.selftest.workplace import Workplace
+from harness.model.selftest import CaseResult, CaseVerdict
+from harness.model.words import ExitCode, Tier
+from harness.options import OutputOptions, SelftestOptions
+
+ROOT = Path(__file__).resolve().parents[4]
+TWO = ["binary-vendored", "key-undocumented"]
+OPTIONS = SelftestOptions(
+    repo=ROOT,
+    only=(),
+    tier=Tier.STATIC,
+    jobs=2,
+    python=Path(sys.executable),
+    out=None,
+    verbose=False,
+    output=OutputOptions(quiet=True),
+)
+INTERRUPTED = """
+import subprocess, sys, time
+from harness import cli
+from harness.app.selftest.judging import answer
+from harness.app.selftest.run import Selftest
+from harness.app.selftest.workplace import Workplace
+from harness.model.selftest import CaseVerdict
+
+def judge(self, cases, started):
+    if not cases[0].is_twin:
+        return [answer(case, CaseVerdict.DETECTED) for case in cases]
+    child = subprocess.Popen(["sleep", "600"])
+    print(f"child {child.pid}", file=sys.stderr, flush=True)
+    time.sleep(600)
+
+Workplace.copy_tree = lambda self: None
+Selftest._judge_group = judge
+sys.exit(cli.main(["selftest", "--tier", "static", "--only", "binary-vendored", "--jobs", "1"]))
+"""
+
+
+@pytest.mark.parametrize("error", [ValueError("not ours"), KeyError("a key"), OSError("a disk")])
+def test_a_case_that_breaks_with_any_error_is_a_row_and_the_others_go_on(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def judge(_run: Selftest, cases: list[Case], _started: float) -> list[CaseResult]:
+        if cases[0].name == TWO[0]:
+            raise error
+        return [answer(case, CaseVerdict.CLEAN) for case in cases]
+
+    monkeypatch.setattr(Selftest, "_judge_group", judge)
+    monkeypatch.setattr(Workplace, "copy_tree", lambda _: None)
+    run = Selftest(Workplace(root=ROOT, folder=tmp_path), OPTIONS, Progress(quiet=True))
+    run.run_all(load_catalogue(ROOT / CATALOGUE, TWO))
+    broken = {r.id: r.reason for r in run.results if r.verdict is CaseVerdict.ERROR}
+    assert len(run.results) == 4 and broken == {TWO[0]: f"{type(error).__name__}: {error}"}
+
+
+@pytest.fixture(scope="module")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def stopped(temporary: Path) -> tuple[int, str, int]:
+    """Exit code and output of a selftest that was told to end during a case, and the process that the case started."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        child = next(int(line.split()[1]) for line in process.stderr if line.startswith("child "))
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    return process.returncode, output, child
+
+
+def test_told_to_end_it_does_not_wait_for_the_case_that_runs(stopped: tuple[int, str, int]) -> None:
+    assert stopped[0] == ExitCode.INTERRUPTED
+
+
+def test_told_to_end_it_shows_the_cases_that_are_done(stopped: tuple[int, str, int]) -> None:
+    assert "Detected: 1 of 1" in stopped[1]
+
+
+@pytest.mark.usefixtures("stopped")
+def test_told_to_end_it_leaves_no_folder(temporary: Path) -> None:
+    assert not list(temporary.iterdir())
+
+
+def test_told_to_end_it_leaves_no_process(stopped: tuple[int, str, int]) -> None:
+    with pytest.raises(ProcessLookupError):
+        os.kill(stopped[2], 0)
