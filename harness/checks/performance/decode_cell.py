@@ -157,8 +157,7 @@ def find_unlisted(
     """Requests that the engine served under the cell's name and that none of its blocks holds."""
     names = "|".join(sorted({re.escape(request_id.rpartition("-")[0]) for request_id in listed}))
     of_cell = re.compile(rf"(?:cmpl-|chatcmpl-)?((?:{names})-\d+r)(?:-.*)?")
-    served = {r.request_id for row in ledger.rows for r in row.requests}
-    unlisted = {m[1] for request_id in served if (m := of_cell.fullmatch(request_id))} - set(listed)
+    unlisted = {m[1] for request_id in ledger.parts if (m := of_cell.fullmatch(request_id))} - set(listed)
     if not unlisted:
         return None
     return _void(
