@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from collections import Counter
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from bundles.error import BundleError
-from bundles.json_text import parse_json, parse_written_json, render_both_forms
+from bundles.json_text import parse_json
 from bundles.layout import (
     CHANGE,
     EVIDENCE_FOLDER,
@@ -22,6 +21,7 @@ from bundles.layout import (
     FileDigest,
     parse_evidence_path,
 )
+from bundles.stored_form import StoredForm, begin_forms, read_form, refuse_unknown_version
 from harness.model.change import Change
 from harness.model.evidence import EVIDENCE_ADAPTER, AnyEvidence
 from harness.model.judgement import Judgement
@@ -30,8 +30,6 @@ from harness.model.policy import Policy
 from harness.model.record import Record
 
 HEAD_CHARACTERS = 4096
-SCHEMA_VERSION = 1
-"""Of every record of a bundle, and of its layout."""
 R = TypeVar("R", bound=Record)
 
 
@@ -72,7 +70,7 @@ def parse_record(model: type[R], data: bytes, path: str) -> R:
         BundleError: not strict JSON, an unknown schema version, or not of this type.
     """
     value = parse_json(data, path)
-    _refuse_unknown_version(value, path)
+    refuse_unknown_version(value, path)
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -88,20 +86,30 @@ def parse_evidence(data: bytes, path: str) -> EvidenceFile:
         BundleError: not strict JSON, an unknown kind or schema version, another content than the id names, or the
             right content in other bytes.
     """
-    _, evidence_id = parse_evidence_path(path)
-    value, forms = parse_written_json(data, path)
-    _refuse_unknown_version(value, path)
+    return _evidence_file(data, path, _typed(data, path), read_form(data, path))
+
+
+def _typed(data: bytes, path: str) -> AnyEvidence | BundleError:
+    """The record, or why the content is none."""
     try:
-        record = EVIDENCE_ADAPTER.validate_json(data, strict=True)
+        return EVIDENCE_ADAPTER.validate_json(data, strict=True)
     except ValidationError as error:
-        raise _not_the_type(path, "an evidence record", error) from error
-    as_written, canonical = forms or render_both_forms(value)
-    content_id = f"{record.kind}-{hashlib.sha256(canonical).hexdigest()[:16]}"
+        return _not_the_type(path, "an evidence record", error)
+
+
+def _evidence_file(
+    data: bytes, path: str, record: AnyEvidence | BundleError, form: StoredForm
+) -> EvidenceFile:
+    """Record and form held against the name of the file."""
+    _, evidence_id = parse_evidence_path(path)
+    if isinstance(record, BundleError):
+        raise record
+    content_id = f"{record.kind}-{form.canonical_sha256[:16]}"
     if content_id != evidence_id:
         raise BundleError(
             "evidence-id-mismatch", path, f"the content is that of {content_id}, not of {evidence_id}."
         )
-    if data != as_written:
+    if not form.is_written:
         message = "the file was not written by fasttrack: its content is right, its bytes are not."
         raise BundleError("file-not-canonical", path, message)
     # Pydantic keeps a cached property beside the fields.
@@ -127,7 +135,13 @@ def parse_ordered_evidence(files: Mapping[str, bytes]) -> tuple[EvidenceFile, ..
                 f"a record with index {expected:04d} was expected here; one is missing or numbered twice."
             )
             raise BundleError("evidence-order", path, message)
-    return tuple(parse_evidence(files[path], path) for path in ordered)
+    finish = begin_forms(files)
+    records = {path: _typed(files[path], path) for path in ordered}
+    forms = finish()
+    return tuple(
+        _evidence_file(files[path], path, records[path], forms.get(path) or read_form(files[path], path))
+        for path in ordered
+    )
 
 
 def parse_toml(model: type[R], data: bytes, path: str) -> tuple[str, R]:
@@ -139,7 +153,7 @@ def parse_toml(model: type[R], data: bytes, path: str) -> tuple[str, R]:
     try:
         text = data.decode("utf-8")
         value = tomllib.loads(text)
-        _refuse_unknown_version(value, path)
+        refuse_unknown_version(value, path)
         return text, model.model_validate(value)
     except UnicodeDecodeError as error:
         raise BundleError("evidence-not-utf8", path, f"byte {error.start} is not UTF-8.") from error
@@ -193,19 +207,6 @@ def check_consistency(bundle: Bundle) -> None:
 
 def _contradiction(where: str, message: str) -> BundleError:
     return BundleError("bundle-contradiction", where, f"the bundle contradicts itself: {message}.")
-
-
-def _refuse_unknown_version(value: Any, path: str) -> None:
-    if not isinstance(value, dict):
-        message = f"expected an object, got {type(value).__name__}."
-        raise BundleError("evidence-wrong-type", path, message)
-    for name in ("schema_version", "bundle_version"):
-        version = value.get(name, SCHEMA_VERSION)
-        if isinstance(version, int) and version > SCHEMA_VERSION:
-            message = f"{name} {version} is newer than this fasttrack reads, which is {SCHEMA_VERSION}."
-            raise BundleError("evidence-newer-version", path, message, "Read it with a newer fasttrack.")
-        if version != SCHEMA_VERSION or isinstance(version, bool):
-            raise BundleError("evidence-unknown-version", path, f"unknown {name} {version!r}.")
 
 
 def _not_the_type(path: str, wanted: str, error: ValidationError) -> BundleError:

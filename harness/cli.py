@@ -63,7 +63,7 @@ def cli() -> None:
 @report_output_options
 def validate(out: Path, python: Path, profile: Profile, resume: bool, **options: Any) -> CommandResult:
     """Collect the evidence for a change, judge it and write the bundle."""
-    from harness import app
+    from harness.app import validate
 
     asked = ValidateOptions(
         change=change(options),
@@ -73,7 +73,7 @@ def validate(out: Path, python: Path, profile: Profile, resume: bool, **options:
         profile=profile,
         resume=resume,
     )
-    return app.validate(asked)
+    return validate.validate(asked)
 
 
 @cli.command(epilog=_EPILOG)
@@ -81,9 +81,9 @@ def validate(out: Path, python: Path, profile: Profile, resume: bool, **options:
 @output_options
 def plan(**options: Any) -> CommandResult:
     """Show what validate would run, what is missing and what it costs."""
-    from harness import app
+    from harness.app import machine
 
-    return app.plan(PlanOptions(change=change(options), output=output(options)))
+    return machine.plan(PlanOptions(change=change(options), output=output(options)))
 
 
 @cli.command(epilog=_EPILOG)
@@ -92,9 +92,9 @@ def plan(**options: Any) -> CommandResult:
 @report_output_options
 def report(bundle: Path, out: Path | None, **options: Any) -> CommandResult:
     """Write the report of a bundle."""
-    from harness import app
+    from harness.app import bundles
 
-    return app.report(ReportOptions(bundle=bundle, out=out, output=output(options)))
+    return bundles.report(ReportOptions(bundle=bundle, out=out, output=output(options)))
 
 
 @cli.command(epilog=_EPILOG)
@@ -121,13 +121,13 @@ def gate(
     **options: Any,
 ) -> CommandResult:
     """Decide from bundles whether a change may be merged."""
-    from harness import app
+    from harness.app import gate
 
     if event is not None:
         from harness.github.event import named_commits
 
         base, head = named_commits(event, base, head)
-    return app.gate(
+    return gate.gate(
         GateOptions(
             bundles=bundles,
             repo=repo,
@@ -146,9 +146,9 @@ def gate(
 @output_options
 def doctor(**options: Any) -> CommandResult:
     """Say what this machine can run and how to get the rest."""
-    from harness import app
+    from harness.app import machine
 
-    return app.doctor(DoctorOptions(output=output(options)))
+    return machine.doctor(DoctorOptions(output=output(options)))
 
 
 @cli.command(epilog="Exit codes: 0 as expected, 1 an escape or a false alarm, 2 usage, 4 a case broke.")
@@ -162,10 +162,10 @@ def doctor(**options: Any) -> CommandResult:
 @output_options
 def selftest(only: tuple[str, ...], tier: str, **options: Any) -> CommandResult:
     """Put the judge to the test: seeded faults that it must find, and clean twins that it must not reject."""
-    from harness import app
+    from harness.app.selftest import run
 
     taken = {name: options[name] for name in ("repo", "jobs", "out", "verbose", "python")}
-    return app.selftest(SelftestOptions(only=only, tier=Tier(tier), output=output(options), **taken))
+    return run.selftest(SelftestOptions(only=only, tier=Tier(tier), output=output(options), **taken))
 
 
 for command in (audit, kernels, bundle_group, keygen, waive, submit, github_group):

@@ -57,9 +57,9 @@ def bundle_group() -> None:
 @output_options
 def verify(bundle: Path, keys: tuple[Path, ...], sigstore_root: Path | None, **options: Any) -> CommandResult:
     """Rebuild findings, verdict and report from the evidence and say what differs."""
-    from harness import app
+    from harness.app import bundles
 
-    return app.verify(
+    return bundles.verify(
         VerifyOptions(bundle=bundle, output=output(options), keys=keys, sigstore_root=sigstore_root)
     )
 
@@ -69,9 +69,9 @@ def verify(bundle: Path, keys: tuple[Path, ...], sigstore_root: Path | None, **o
 @output_options
 def show(bundle: Path, **options: Any) -> CommandResult:
     """Say what a bundle holds and who signed it."""
-    from harness import app
+    from harness.app import bundles
 
-    return app.show(VerifyOptions(bundle=bundle, output=output(options)))
+    return bundles.show(VerifyOptions(bundle=bundle, output=output(options)))
 
 
 @bundle_group.command()
@@ -87,18 +87,18 @@ def show(bundle: Path, **options: Any) -> CommandResult:
 )
 def sign(bundle: Path, key: Path, passphrase: str, trust: str) -> CommandResult:
     """Sign a bundle: DSSE envelopes of two in-toto statements, beside its files."""
-    from harness import app
+    from harness.app import attest
 
-    return app.sign(SignOptions(bundle=bundle, key=key, passphrase=passphrase, trust=TrustLevel(trust)))
+    return attest.sign(SignOptions(bundle=bundle, key=key, passphrase=passphrase, trust=TrustLevel(trust)))
 
 
 @bundle_group.command()
 @click.argument("bundle", type=PATH)
 def attest(bundle: Path) -> CommandResult:
     """Sign a bundle without a key, by Sigstore, as the CI job that this runs in. Needs the extra `attest`."""
-    from harness import app
+    from harness.app import attest
 
-    return app.sign_as_job(bundle)
+    return attest.sign_as_job(bundle)
 
 
 @bundle_group.command()
@@ -106,9 +106,9 @@ def attest(bundle: Path) -> CommandResult:
 @click.option("--out", help="The archive.", type=PATH, show_default="BUNDLE.tar.gz")
 def pack(bundle: Path, out: Path | None) -> CommandResult:
     """Write a bundle into one file; the other commands take it in place of the folder."""
-    from harness import app
+    from harness.app import attest
 
-    return app.pack_bundle(bundle, out)
+    return attest.pack_bundle(bundle, out)
 
 
 @bundle_group.command()
@@ -117,9 +117,9 @@ def pack(bundle: Path, out: Path | None) -> CommandResult:
 @output_options
 def diff(left: Path, right: Path, **options: Any) -> CommandResult:
     """Compare two bundles cell by cell: outcomes and numbers. Exit code 1 when any differs."""
-    from harness import app
+    from harness.app import bundles
 
-    return app.diff(CombineOptions(bundles=(left, right), out=None, output=output(options)))
+    return bundles.diff(CombineOptions(bundles=(left, right), out=None, output=output(options)))
 
 
 @bundle_group.command()
@@ -128,9 +128,9 @@ def diff(left: Path, right: Path, **options: Any) -> CommandResult:
 @report_output_options
 def merge(bundles: tuple[Path, ...], out: Path, **options: Any) -> CommandResult:
     """Join bundles of one change whose tiers ran on different machines, and judge them together."""
-    from harness import app
+    from harness.app import bundles as use_cases
 
-    return app.merge(CombineOptions(bundles=bundles, out=out, output=output(options)))
+    return use_cases.merge(CombineOptions(bundles=bundles, out=out, output=output(options)))
 
 
 @bundle_group.command()
@@ -151,9 +151,9 @@ def reproduce(
 
     CELL is a cell's name, the id of a record or of a check; without it the cells are listed.
     """
-    from harness import app
+    from harness.app import reproduce
 
-    return app.reproduce(
+    return reproduce.reproduce(
         ReproduceOptions(bundle=bundle, cell=cell, run=run, repo=repo, python=python, output=output(options))
     )
 
@@ -163,9 +163,9 @@ def reproduce(
 @_passphrase
 def keygen(out: Path, passphrase: str) -> CommandResult:
     """Make an Ed25519 key pair to sign bundles and waivers with."""
-    from harness import app
+    from harness.app import attest
 
-    return app.keygen(out, passphrase)
+    return attest.keygen(out, passphrase)
 
 
 @click.command()
@@ -180,9 +180,9 @@ def waive(
     check: str, head: str, reason: str, until: datetime, out: Path, key: Path, passphrase: str
 ) -> CommandResult:
     """Sign that one check need not hold for one commit, until a day; the gate shows it."""
-    from harness import app
+    from harness.app import attest
 
-    return app.waive(
+    return attest.waive(
         WaiveOptions(
             check=check, head=head, reason=reason, until=until.date(), out=out, key=key, passphrase=passphrase
         )

@@ -19,8 +19,8 @@ from bundles.scrub import TakenOver
 from bundles.verify import JUDGED_BY_OTHERS, MADE_ANEW, Difference, VerifyResult, verify_bundle
 from bundles.writer import EvidenceStore, seal
 from harness.app.collector import collector_paused
+from harness.app.judgement_text import render_judgement
 from harness.app.judging import decide, render_report
-from harness.app.validate import render_judgement
 from harness.config import read_configuration
 from harness.facts.packages import digest_of_judge
 from harness.model.errors import ConfigurationError

@@ -21,3 +21,9 @@ def collector_paused() -> Iterator[None]:
         if was_enabled:
             gc.freeze()
             gc.enable()
+
+
+def collect_again() -> None:
+    """Frees what was kept out of the collector's sight, of work that is done; for a process that does much of it."""
+    gc.unfreeze()
+    gc.collect()

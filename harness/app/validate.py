@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bundles.machine_names import this_machine
 from bundles.partial import begin
-from bundles.reader import read_bundle
 from bundles.scrub import Scrubber
 from bundles.writer import EvidenceStore, seal
 from harness.app.collector import collector_paused
 from harness.app.cpu_tier import CpuRun, collect_cpu_tier
 from harness.app.gpu_tier import collect_gpu_tier
 from harness.app.inward import reading_inward
-from harness.app.judging import check_help, decide, known_checks, render_report
+from harness.app.judgement_text import render_judgement
+from harness.app.judging import decide, known_checks, render_report
 from harness.app.kernels import KernelRun, collect_kernel_sources, collect_kernels
 from harness.app.own_tests import own_tests_of
 from harness.app.reaching import StaticQuestion, collect_outside
@@ -39,18 +39,10 @@ from harness.facts.packages import RECORDED
 from harness.model.change import EMPTY_TREE, Change
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import ChangedFilesEvidence, OwnersEvidence, SubjectEvidence, WaitSourceEvidence
-from harness.model.judgement import Judgement
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
 from harness.model.words import ExitCode, Tier
-from harness.options import ChangeOptions, CommandResult, OutputOptions, ValidateOptions
-from reports.annotations import render_annotations
-from reports.job_summary import render_job_summary
-from reports.junit import render_junit
-from reports.markdown import render_markdown
-from reports.sarif import render_sarif
-from reports.text import render_text
-from reports.view import ReportView, build_view
+from harness.options import ChangeOptions, CommandResult, ValidateOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -302,25 +294,3 @@ def run_cpu_tier(
             sizes=SIZES[options.profile],
         )
     )
-
-
-def render_judgement(judgement: Judgement, folder: Path, output: OutputOptions) -> str:
-    """The judgement in the asked format; all but JSON come from the sealed bundle."""
-    if output.format == "json":
-        return judgement.model_dump_json(indent=2)
-    view = build_view(read_bundle(folder), check_help())
-    if output.format in _RENDERINGS:
-        return _RENDERINGS[output.format](view)
-    return (
-        render_text(view, color=output.color, ascii_only=output.ascii_only)
-        + f"\nReport: {folder / 'report.html'}\n"
-    )
-
-
-_RENDERINGS: Mapping[str, Callable[[ReportView], str]] = {
-    "md": render_markdown,
-    "sarif": render_sarif,
-    "annotations": render_annotations,
-    "summary": render_job_summary,
-    "junit": render_junit,
-}

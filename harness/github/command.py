@@ -77,10 +77,12 @@ def publish(**options: Any) -> CommandResult:
 
     The token comes from GITHUB_TOKEN. Nothing of the pull request is imported or run.
     """
-    from harness import app
+    from harness.app import publishing
     from harness.github.options import PublishOptions
 
-    return app.publish(PublishOptions(token=_token(), run_url=_run_url(options["repository"]), **options))
+    return publishing.publish(
+        PublishOptions(token=_token(), run_url=_run_url(options["repository"]), **options)
+    )
 
 
 @click.command()
@@ -90,10 +92,10 @@ def publish(**options: Any) -> CommandResult:
 @_api_url
 def submit(bundle: Path, repository: str, pull_request: int | None, api_url: str) -> CommandResult:
     """Check and pack a bundle, and say what to attach to the pull request, and where."""
-    from harness import app
+    from harness.app import submit
     from harness.github.options import SubmitOptions
 
-    return app.submit(
+    return submit.submit(
         SubmitOptions(
             bundle=bundle, repository=repository, pull_request=pull_request, token=_token(), api_url=api_url
         )

@@ -101,9 +101,9 @@ class CodeTargets:
 def path_of(row: LedgerRow, targets: CodeTargets) -> Path:
     """The path that served `row`: what was decided and what ran must agree."""
     decided = any(d.specialized for d in row.decisions)
-    ran = {target for target, num_calls in row.ran.items() if num_calls > 0}
-    specialized_ran = not ran.isdisjoint(targets.specialized_code)
-    baseline_ran = not ran.isdisjoint(targets.baseline_code)
+    ran = [target for target, num_calls in row.ran.items() if num_calls > 0]
+    specialized_ran = not targets.specialized_code.isdisjoint(ran)
+    baseline_ran = not targets.baseline_code.isdisjoint(ran)
     if decided and specialized_ran and not baseline_ran:
         return Path.SPECIALIZED
     if not decided and not specialized_ran and baseline_ran:

@@ -8,20 +8,27 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-import harness
 from harness.cli import main
 from harness.cli_options import wants_color
 from harness.model.errors import ConfigurationError, EvidenceError
 from harness.model.words import ExitCode, Tier
 from harness.options import CommandResult
 
-COMMANDS = ["validate", "plan", "report", "verify", "gate", "doctor"]
+USE_CASES = {
+    "validate": "validate",
+    "plan": "machine",
+    "report": "bundles",
+    "verify": "bundles",
+    "gate": "gate",
+    "doctor": "machine",
+}
+"""The module of each, below `harness.app`."""
 ALLOWED = ("click", "harness", "org")
 """`org.python.core` is what the standard library's pickle asks for to see whether it runs on Jython."""
 Use = Callable[[Any], CommandResult]
@@ -49,11 +56,8 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Use], list[Any]]:
             seen.append(options)
             return function(options)
 
-        app = ModuleType("harness.app")
-        for name in COMMANDS:
-            setattr(app, name, called)
-        monkeypatch.setitem(sys.modules, "harness.app", app)
-        monkeypatch.setattr(harness, "app", app, raising=False)
+        for name, module in USE_CASES.items():
+            monkeypatch.setattr(import_module(f"harness.app.{module}"), name, called)
         return seen
 
     return put
@@ -294,15 +298,14 @@ def test_text_from_a_change_cannot_steer_the_terminal(
 
 def test_a_reader_that_went_away_does_not_change_the_exit_code() -> None:
     code = (
-        "import sys, types\n"
+        "import sys\n"
+        "from harness.app import machine\n"
         "from harness.options import CommandResult\n"
         "from harness.model.words import ExitCode\n"
-        "import harness\n"
         "def doctor(_options):\n"
         "    sys.stdin.read()\n"
         "    return CommandResult(text='x' * 100_000, exit_code=ExitCode.REJECT)\n"
-        "app = harness.app = sys.modules['harness.app'] = types.ModuleType('harness.app')\n"
-        "app.doctor = doctor\n"
+        "machine.doctor = doctor\n"
         "from harness.cli import main\n"
         "sys.exit(main(['doctor']))\n"
     )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from bundles.reader import read_bundle
+from harness.app.collector import collect_again
 from harness.app.cpu_tier import CpuRun
 from harness.app.judging import HARNESS_VERSION
 from harness.app.own_tests import collect_own_tests
@@ -238,6 +239,7 @@ class Selftest:
         except FasttrackError as error:
             seconds, reason = time.monotonic() - started, f"{error.message} {error.advice}".strip()
             results = [answer(case, CaseVerdict.ERROR, seconds, reason=reason) for case in cases]
+        collect_again()
         if len(cases) > 1 and any(r.verdict is not CaseVerdict.CLEAN for r in results):
             # What one twin brought must not be said of the others.
             return [result for case in cases for result in self._run_group([case])]
