@@ -28,6 +28,7 @@ from harness.cli_options import (
     sigstore_root_option,
     tier_option,
 )
+from harness.cli_sweep import sweep
 from harness.github.command import github_group, submit
 from harness.kernels.command import kernels
 from harness.model.errors import FasttrackError
@@ -168,7 +169,7 @@ def selftest(only: tuple[str, ...], tier: str, **options: Any) -> CommandResult:
     return run.selftest(SelftestOptions(only=only, tier=Tier(tier), output=output(options), **taken))
 
 
-for command in (audit, kernels, bundle_group, keygen, waive, submit, github_group):
+for command in (audit, kernels, bundle_group, keygen, waive, submit, sweep, github_group):
     cli.add_command(command)
 
 

@@ -182,6 +182,34 @@ class GateOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions:
+    """`fasttrack sweep`."""
+
+    preset: str
+    match: str
+    change: ChangeOptions
+    out: Path
+    output: OutputOptions
+    num_blocks: int
+    seed: int
+    is_plan: bool = False
+    """Say what it would cost and start nothing."""
+    resume: bool = False
+    address: str | None = None
+    """Of a Ray cluster; `local` starts one here, `none` takes this process; None: `local` where Ray is installed."""
+    num_lanes: int = 1
+    gpu_type: str = ""
+    prompts: Path | None = None
+    """The user's own prompts; None: those that are shipped."""
+    pr_text: Path | None = None
+    """A description whose numbers are held against the cells."""
+    simulate: float | None = None
+    """Rehearse with arms that answer by arithmetic: the candidate's time over the baseline's."""
+    step_ms: float | None = None
+    start_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorOptions:
     """`fasttrack doctor`."""
 

@@ -24,9 +24,10 @@ from harness.app.judging import decide, render_report
 from harness.config import read_configuration
 from harness.facts.packages import digest_of_judge
 from harness.model.errors import ConfigurationError
-from harness.model.evidence import SourceEvidence
+from harness.model.evidence import AnyEvidence, SourceEvidence
 from harness.model.finding import Finding
-from harness.model.words import ExitCode, Outcome, Principle, Tier
+from harness.model.judgement import Judgement
+from harness.model.words import ExitCode, Outcome, Principle, Tier, Verdict
 from harness.options import CombineOptions, CommandResult, ReportOptions, VerifyOptions
 from reports.shown import visible
 
@@ -201,22 +202,17 @@ def merge(options: CombineOptions) -> CommandResult:
     One bundle alone is judged again: what it says of itself is not taken over.
 
     Raises:
-        ConfigurationError: a bundle is not intact, or a tier was collected by more than one of them.
+        ConfigurationError: a bundle is not intact, or more than one of them collected a tier other than the static one.
         BundleError: they do not answer the same question.
     """
     assert options.out is not None
     with collector_paused():
         bundles, signers = zip(*(_read_part(place) for place in options.bundles), strict=True)
     require_one_question(bundles)
-    choices = list_choices(bundles)
-    if len(choices) > 1:
-        twice = sorted({tier for choice in choices for tier in choice if len({c[tier] for c in choices}) > 1})
-        message = f"More than one bundle has tier {', '.join(twice)}."
-        advice = "Leave one out; `fasttrack gate` takes replicates as they are, and compares them."
-        raise ConfigurationError("merge-overlap", message, advice)
+    records = choose_records(bundles, signers)
     scrubber = TakenOver()
     store = EvidenceStore(options.out, replace=True, scrubber=scrubber)
-    for record in merged_records(bundles, choices[0], signers):
+    for record in records:
         store.add(record)
     first = bundles[0]
     judgement = decide(first.manifest_text, first.policy_text, first.change, store.records)
@@ -230,6 +226,32 @@ def merge(options: CombineOptions) -> CommandResult:
     )
     text = render_judgement(judgement, options.out, options.output)
     return CommandResult(text=text, exit_code=judgement.exit_code)
+
+
+def choose_records(bundles: Sequence[Bundle], signers: Sequence[Sequence[str]]) -> tuple[AnyEvidence, ...]:
+    """The evidence of the one way to take each tier from one bundle.
+
+    What the static tier finds depends on the engine that a machine has. Of static evidence that differs for that reason
+    the worst counts, as at the gate.
+    """
+    choices = list_choices(bundles)
+    twice = {tier for choice in choices for tier in choice if len({c[tier] for c in choices}) > 1}
+    if twice - {Tier.STATIC}:
+        message = f"More than one bundle has tier {', '.join(sorted(twice))}."
+        advice = "Leave one out; `fasttrack gate` takes replicates as they are, and compares them."
+        raise ConfigurationError("merge-overlap", message, advice)
+    ways = [merged_records(bundles, choice, signers) for choice in choices]
+    if len(ways) == 1:
+        return ways[0]
+    first = bundles[0]
+    judged = [decide(first.manifest_text, first.policy_text, first.change, records) for records in ways]
+    return ways[min(range(len(ways)), key=lambda i: _goodness(judged[i]))]
+
+
+def _goodness(judgement: Judgement) -> tuple[int, int]:
+    """More is better: the verdict, then how many checks let the change through."""
+    worst_first = (Verdict.REJECT, Verdict.UNDECIDED, Verdict.ADMIT)
+    return worst_first.index(judgement.verdict), sum(c.outcome.lets_through for c in judgement.checks)
 
 
 def _read_part(place: Path) -> tuple[Bundle, list[str]]:

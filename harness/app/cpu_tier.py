@@ -42,6 +42,8 @@ from harness.model.manifest import Manifest
 from harness.model.words import Arm, Tier
 
 BUILD_TIMEOUT_S = 300
+CHECKPOINT = "nano"
+"""The folder of the miniature model, below the run's."""
 NOT_IN_PROFILE = "not in this profile (ask for --profile full)"
 
 
@@ -151,7 +153,7 @@ def build_checkpoint(run: CpuRun) -> Path:
 
     Raises `EngineError` with the builder's last lines when it fails.
     """
-    out = run.workdir / "nano"
+    out = run.workdir / CHECKPOINT
     run.recorder.progress.say("building the miniature model")
     arguments = [a.replace("{out}", str(out)) for a in run.manifest.nano_model.build]
     builder = subprocess.Popen(

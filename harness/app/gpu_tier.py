@@ -1,6 +1,7 @@
 """Collects the gpu tier: captured graphs, and what base and head look like on a GPU with the switch unset.
 
-It has not run on a GPU yet. The parts of the tier that this version cannot collect leave gaps.
+The parts of the tier that this version cannot collect leave gaps, and so does the candidate of a change that declares
+no deployment with a GPU.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from eval_suites.prompts import long_prompt, select_prompts
-from harness.app.cpu_tier import CpuRun, build_checkpoint, probe_run
+from harness.app.cpu_tier import CHECKPOINT, CpuRun, build_checkpoint, probe_run
 from harness.app.probe_plans import SEED, bystander_engine, has_model, off_engine
 from harness.app.probes import ProbeRun, describe_process, new_process, record_snapshots
 from harness.app.recorder import utc_now
@@ -34,48 +35,65 @@ NEEDS = {
 NO_TIMING = "this version of fasttrack has no collector for timings on a GPU yet"
 EAGER_TOKENS = 1024
 """A prompt of more tokens than any graph is captured for."""
+_COMPARED = (
+    *("--kv-cache-memory-bytes", str(256 * 2**20)),
+    *("--max-num-seqs", "64"),
+    *("--cudagraph-capture-sizes", "1", "2", "4", "8", "16", "32", "64"),
+)
+"""What base and head are given alike: memory that vLLM measures is not the same twice, and graphs take time."""
 
 
 def collect_gpu_tier(run: CpuRun) -> None:
     """Runs the processes one after the other on the GPU and records what they show; what fails leaves a gap."""
-    run.recorder.gap(Tier.GPU, "timing", NO_TIMING, broke=False)
+    no_gpu = run.manifest.scope.why_no_nvidia_gpu
+    run.recorder.gap(Tier.GPU, "timing", no_gpu or NO_TIMING, broke=False)
+    if no_gpu:
+        run.recorder.gap(Tier.GPU, NEEDS["candidate"], no_gpu, broke=False)
+    probes = replace(probe_run(run, run.workdir / CHECKPOINT), tier=Tier.GPU)
+    plans = plan_gpu(probes)
     try:
-        model_dir = build_checkpoint(run)
+        if any("{model}" in engine.args for plan in plans.values() for engine in plan.engines):
+            build_checkpoint(run)
     except EngineError as error:
         run.recorder.broken(Tier.GPU, f"tier {Tier.GPU}", error)
         return
-    probes = replace(probe_run(run, model_dir), tier=Tier.GPU)
     write_bystander(probes.workdir / "bystander")
-    for name, plan in plan_gpu(probes).items():
-        process = new_process(probes, name, plan)
-        probes.processes.append(process)
-        try:
-            recording = process.run()
-        except (EngineError, EvidenceError) as error:
-            log = error.log_tail.splitlines() if isinstance(error, EngineError) else ()
-            run.recorder.gap(Tier.GPU, NEEDS[name], error.message, broke=True, details=log)
-            continue
-        except BaseException:
-            probes.kill()
-            raise
-        if name == "candidate":
-            record_graphs(probes, recording, process)
-        else:
-            record_snapshots(probes, name, recording)
+    for name, plan in plans.items():
+        _run_process(probes, name, plan)
+
+
+def _run_process(probes: ProbeRun, name: str, plan: ProbePlan) -> None:
+    process = new_process(probes, name, plan)
+    probes.processes.append(process)
+    probes.recorder.progress.say(f"{NEEDS[name]}: starting")
+    try:
+        recording = process.run()
+    except (EngineError, EvidenceError) as error:
+        log = error.log_tail.splitlines() if isinstance(error, EngineError) else ()
+        probes.recorder.gap(Tier.GPU, NEEDS[name], error.message, broke=True, details=log)
+        return
+    except BaseException:
+        probes.kill()
+        raise
+    if name == "candidate":
+        record_graphs(probes, recording, process)
+    else:
+        record_snapshots(probes, name, recording)
 
 
 def plan_gpu(run: ProbeRun) -> dict[str, ProbePlan]:
-    """What each process does, by its name: the candidate's graphs are replayed, both commits are described."""
+    """What each process does, by its name: the candidate's graphs are replayed, both commits are described.
+
+    Without a declared GPU there is no candidate to run: its engine must refuse to start there, or falls back.
+    """
     manifest = run.manifest
-    off = [bystander_engine(_on_a_gpu(()))]
+    off = [bystander_engine(_on_a_gpu(_COMPARED))]
     if has_model(manifest, run.base_path):
-        off.append(off_engine(manifest, _on_a_gpu(())))
+        off.append(off_engine(manifest, _on_a_gpu(_COMPARED)))
     off = [engine.model_copy(update={"watches_graphs": True}) for engine in off]
-    engines: dict[str, Sequence[ProbeEngine]] = {
-        "candidate": [graph_engine(manifest)],
-        "head": off,
-        "base": off,
-    }
+    engines: dict[str, Sequence[ProbeEngine]] = {"head": off, "base": off}
+    if manifest.scope.nvidia_platforms:
+        engines = {"candidate": [graph_engine(manifest)]} | engines
     return {
         name: ProbePlan(
             engines=tuple(found),
@@ -138,7 +156,8 @@ def _every_size(prefix: str, most: int, start: int) -> Iterator[ProbeEvent]:
 
 
 def _on_a_gpu(args: Sequence[str]) -> tuple[str, ...]:
-    return ("--seed", "0", *args)
+    # A step of the script is a step of the engine, its outputs fetched before the next begins.
+    return ("--seed", "0", "--no-async-scheduling", *args)
 
 
 def record_graphs(run: ProbeRun, recording: Recording, process: ProbeProcess) -> None:

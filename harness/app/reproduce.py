@@ -189,7 +189,7 @@ class _Reproduction:
         return Recorder(
             sink=MemorySink(),
             progress=Progress(quiet=self._options.output.quiet),
-            hardware=f"{here.cpu}, {here.num_cores} cores",
+            hardware=here.machine,
             scrub=this_machine(public=self._question().public_text).record,
             records=list(kept),
         )

@@ -167,7 +167,7 @@ def open_recorder(
         sink=EvidenceStore(options.out, replace=kept is None, kept=kept, scrubber=scrubber),
         scrub=scrubber.record,
         progress=progress,
-        hardware=f"{environment.cpu}, {environment.num_cores} cores",
+        hardware=environment.machine,
         records=list(kept or ()),
     )
     if kept is None:

@@ -65,10 +65,15 @@ class StepRecorder:
         self.decisions.append(read_decision(result, point))
 
     def around_execute(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """`execute_model`: a step begins; it also ends here when the runner returns its output at once."""
+        """`execute_model`: a step begins; it also ends here when the runner returns its output at once.
+
+        vLLM's second model runner calls it for its own warm-ups, too, with requests that nobody made.
+        """
 
         @functools.wraps(function)
         def execute_model(runner: Any, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+            if kwargs.get("dummy_run"):
+                return function(runner, scheduler_output, *args, **kwargs)
             self.guard("the start of a step", self._begin, scheduler_output)
             result = self._timed(function, runner, scheduler_output, *args, **kwargs)
             if result is not None:
@@ -127,10 +132,11 @@ class StepRecorder:
             "num_draft_tokens": self._num_draft_tokens,
         }
         self.num_steps += 1
-        if hasattr(result, "sampled_token_ids"):
-            self._write_row(row, scheduled, result)
-        else:
+        # An output that is still to be fetched may have fields of the same names, without their final contents.
+        if hasattr(result, "get_output"):
             self._write_row_later(row, scheduled, result)
+        else:
+            self._write_row(row, scheduled, result)
 
     def _write_row(self, row: dict[str, Any], scheduled: tuple[ScheduledRequest, ...], output: Any) -> None:
         sampled = output.sampled_token_ids

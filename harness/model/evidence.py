@@ -75,6 +75,12 @@ class EnvironmentEvidence(EvidenceRecord):
     engine_sha256: str = ""
     """Digest over the files of the installed engine's wheel; empty where no engine is installed."""
 
+    @property
+    def machine(self) -> str:
+        """Processor, cores and GPUs, as records name the hardware that they were made on."""
+        gpus = (gpu.partition(",")[0] for gpu in self.gpus)
+        return ", ".join((self.cpu, f"{self.num_cores} cores", *gpus))
+
 
 class SubjectEvidence(EvidenceRecord):
     """The subject's files as committed at the head: what the arms' workers must have imported."""

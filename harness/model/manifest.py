@@ -77,6 +77,18 @@ class ScopeSection(Record):
     outside: Literal["refuse", "fall back"] = "fall back"
     """Where a step beyond the scope goes. An engine that is started for more may refuse to start, either way."""
 
+    @property
+    def nvidia_platforms(self) -> tuple[str, ...]:
+        """The declared platforms that are NVIDIA GPUs."""
+        return tuple(p for p in self.platforms if p != "cpu" and not p.startswith("gfx"))
+
+    @property
+    def why_no_nvidia_gpu(self) -> str:
+        """Why nothing of the candidate can be shown on an NVIDIA GPU; empty when it can."""
+        if self.nvidia_platforms:
+            return ""
+        return f"no deployment that it declares has an NVIDIA GPU (platforms: {', '.join(self.platforms)})"
+
 
 class DecisionPoint(Record):
     """A function that decides the path of a step, and how to read its result."""

@@ -9,9 +9,9 @@ from typing import Any
 from specialized_path.kernels.benchmark import BenchmarkCell
 from specialized_path.kernels.variant import KernelVariant
 
-FAMILIES = ("attn_res", "exchange", "kda", "mla", "moe_experts", "projection")
+FAMILIES = ("attn_res", "embedding", "exchange", "kda", "mla", "moe_experts", "moe_latent", "projection")
 """Folders beside this file; each has a module `variants` with a function `variants()`."""
-TIMED = ("attn_res", "kda", "mla", "moe_experts", "projection")
+TIMED = ("attn_res", "kda", "mla", "moe_experts", "moe_latent", "projection")
 """Those with a module `benchmarks` with a function `cells()`: an exchange has no time before it has two GPUs."""
 
 
@@ -57,9 +57,19 @@ def mla() -> Iterator[tuple[str, Any]]:
     return _compile("mla")
 
 
+def embedding() -> Iterator[tuple[str, Any]]:
+    """Entry point: compiles each variant of the embedding."""
+    return _compile("embedding")
+
+
 def moe_experts() -> Iterator[tuple[str, Any]]:
     """Entry point: compiles each variant of the routed experts."""
     return _compile("moe_experts")
+
+
+def moe_latent() -> Iterator[tuple[str, Any]]:
+    """Entry point: compiles each variant of what surrounds the routed experts."""
+    return _compile("moe_latent")
 
 
 def benchmarks() -> tuple[BenchmarkCell, ...]:

@@ -94,6 +94,7 @@ def test_help_imports_click_the_standard_library_and_little_of_ours() -> None:
         *(
             "harness.audit",
             "harness.cli_bundle",
+            "harness.cli_sweep",
             "harness.audit.command",
             "harness.kernels",
             "harness.kernels.command",

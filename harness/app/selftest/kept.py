@@ -22,19 +22,19 @@ BASELINES = (Arm.BASELINE, Arm.BASELINE_AGAIN)
 SIZES = CpuSizes(
     num_greedy_prompts=24,
     num_forced_prompts=8,
-    num_sampling_prompts=12,
-    num_structured_prompts=4,
-    num_full_context_prompts=2,
-    num_feature_prompts=4,
-    num_mrcr_rows=8,
-    num_aime_rows=8,
+    num_sampling_prompts=22,
+    num_structured_prompts=12,
+    num_full_context_prompts=3,
+    num_feature_prompts=6,
+    num_mrcr_rows=2,
+    num_aime_rows=2,
     num_aime_samples=1,
-    num_control_requests=4,
+    num_control_requests=1,
     with_probes=False,
     timing_pairs=0,
 )
-"""Enough to show a fault; `validate` asks for enough to show that there is none."""
-TIMED = replace(SIZES, num_greedy_prompts=8, num_sampling_prompts=1, num_feature_prompts=0, timing_pairs=8)
+"""Enough to show a fault, and that a twin has none where a fault's expected checks look; none looks at evaluations."""
+TIMED = replace(SIZES, num_greedy_prompts=64, num_sampling_prompts=1, num_feature_prompts=0, timing_pairs=8)
 
 
 @dataclass(slots=True)

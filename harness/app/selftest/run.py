@@ -94,7 +94,7 @@ def report_of(root: Path, results: Sequence[CaseResult]) -> SelftestReport:
     environment = collect_environment(Tier.STATIC)
     return SelftestReport(
         recorded_at=utc_now(),
-        hardware=f"{environment.cpu}, {environment.num_cores} cores",
+        hardware=environment.machine,
         harness_version=HARNESS_VERSION,
         commit=head_of(root),
         cases=tuple(sorted(results, key=lambda r: (r.id, r.is_twin))),

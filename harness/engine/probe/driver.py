@@ -194,7 +194,9 @@ class EngineProbe:
         outputs = self._engine.step()
         if self._graphs is not None and self._tracer.steps.num_steps > number:
             self._graphs.step_ended()
-        for engine_id in self.runner.requests:
+        # vLLM's second model runner keeps no such table.
+        runner, scheduler = self.runner, self._core.scheduler
+        for engine_id in runner.requests if hasattr(runner, "requests") else scheduler.requests:
             self._names.setdefault(engine_id, next((n for n in self._tokens if _stems(engine_id, n)), ""))
         tokens, gaps = {}, {}
         for output in outputs:

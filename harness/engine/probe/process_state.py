@@ -35,6 +35,8 @@ REGISTRIES = (
 """vLLM's tables of classes by name (0.32; one that a version lacks is left out)."""
 _DIGITS = re.compile(r"\d+")
 _MADE = re.compile(r"<.*>")
+_ADDRESS = re.compile(r"_\d+(?=_c\d+$)")
+"""In the name of a global that PyTorch's compiler puts into a module: the address of a class, then the compilation."""
 
 
 def collect_interpreter() -> dict[str, str]:
@@ -90,7 +92,7 @@ def collect_replaced(names: Mapping[str, str]) -> dict[str, str]:
                     if source and not source.startswith(ours) and not _MADE.fullmatch(source):
                         for folder, word in names.items():
                             source = source.replace(folder, word)
-                        found[f"{holder}.{name}"] = source
+                        found[f"{holder}.{_ADDRESS.sub('_#', name)}"] = source
     return found
 
 

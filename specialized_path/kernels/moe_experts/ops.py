@@ -1,4 +1,4 @@
-"""Single instructions that only these kernels need. Shared addresses are Int32, global ones Int64."""
+"""Single instructions that only the kernels of the experts need. Shared addresses are Int32, global ones Int64."""
 
 from __future__ import annotations
 
@@ -91,6 +91,33 @@ def load_word(address: Any) -> Any:
     return inline_ptx(
         "ld.global.b32 {$w0}, [{$r0}];", write_only_types=[Int32], read_only_args=[Int64(address)]
     )
+
+
+def load_unsigned(address: Any) -> Any:
+    """One word of global memory, as bits."""
+    return inline_ptx(
+        "ld.global.b32 {$w0}, [{$r0}];", write_only_types=[Uint32], read_only_args=[Int64(address)]
+    )
+
+
+def load_float(address: Any) -> Any:
+    """One FP32 value of global memory."""
+    return inline_ptx(
+        "ld.global.f32 {$w0}, [{$r0}];", write_only_types=[Float32], read_only_args=[Int64(address)]
+    )
+
+
+def store_floats(address: Any, low: Any, high: Any) -> None:
+    """Two FP32 values to global memory, 8-byte aligned."""
+    inline_ptx(
+        "st.global.v2.f32 [{$r0}], {{$r1},{$r2}};",
+        read_only_args=[Int64(address), Float32(low), Float32(high)],
+    )
+
+
+def divide(x: Any, y: Any) -> Any:
+    """`x / y`, rounded once."""
+    return inline_ptx("div.rn.f32 {$w0}, {$r0}, {$r1};", write_only_types=[Float32], read_only_args=[x, y])
 
 
 def bulk_copy(shared: Any, source: Any, num_bytes: int, mbarrier: Any) -> None:

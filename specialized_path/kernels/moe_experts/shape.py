@@ -93,9 +93,18 @@ class DownTactic:
     pass_warps: int
     """Passes that a CTA works on at a time, each with a warp a tile."""
     stages: int
-    """Passes in the ring."""
+    """Passes in the ring, a multiple of `pass_warps`."""
     max_tokens: int
     """Tokens whose slots' outputs find room in shared memory."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where a stage would not always be read by the same warps.
+
+        Copies may land out of order, and a wait by parity tells a phase from the one two before it only to a thread
+        that has seen the one between.
+        """
+        if self.stages % self.pass_warps:
+            raise ValueError(f"stages: got {self.stages}, expected a multiple of {self.pass_warps}")
 
     @property
     def threads(self) -> int:

@@ -1,4 +1,4 @@
-"""Shared experts on PyTorch tensors: weights packed once, two launches a step."""
+"""Gated MLPs in BF16, the shared experts and the dense one, on PyTorch tensors: packed once, two launches a step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specialized_path.kernels.moe_experts.shared_variants import HIDDEN, SharedV
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedSharedExperts:
-    """One layer's shared experts on one rank, BF16."""
+    """One layer's shared experts, or its dense MLP, on one rank, BF16."""
 
     gate_up: Tensor
     """[2*I, 7168], rows gate 0, up 0, gate 1, up 1, ..."""
@@ -45,7 +45,7 @@ def shared_experts(
     out: Tensor | None = None,
     use_pdl: bool = True,
 ) -> Tensor:
-    """One rank's share of the shared experts' output: OC-18.
+    """One rank's share of the shared experts' output, or of the dense MLP's: OC-18, OC-20.
 
     Args:
         x: [B, 7168] BF16, contiguous, 1 <= B <= 64.
@@ -58,16 +58,24 @@ def shared_experts(
         ValueError: a shape, type, device or stride is not as above.
     """
     rows, inner = x.shape[0], weights.down.shape[1]
-    up, down = (find_shared_variant(part, inner, rows) for part in ("gate_up", "down"))
+    up = find_shared_variant("gate_up", inner, rows)
     hidden = x.new_empty(rows, inner) if hidden is None else hidden
-    out = x.new_empty(rows, HIDDEN) if out is None else out
     require("x", x, (rows, HIDDEN))
     require("gate_up", weights.gate_up, up.weight_size)
-    require("down", weights.down, down.weight_size)
     require("hidden", hidden, (rows, inner))
-    require("out", out, (rows, HIDDEN))
     _launch(up, x, weights.gate_up, hidden, use_pdl)
-    _launch(down, hidden, weights.down, out, use_pdl)
+    return shared_down(hidden, weights.down, out=out, use_pdl=use_pdl)
+
+
+def shared_down(hidden: Tensor, w_down: Tensor, *, out: Tensor | None = None, use_pdl: bool = True) -> Tensor:
+    """The second half of OC-18 alone, [B, 7168]: for hidden values that came with another product."""
+    rows, inner = hidden.shape
+    down = find_shared_variant("down", inner, rows)
+    out = hidden.new_empty(rows, HIDDEN) if out is None else out
+    require("hidden", hidden, (rows, inner))
+    require("down", w_down, down.weight_size)
+    require("out", out, (rows, HIDDEN))
+    _launch(down, hidden, w_down, out, use_pdl)
     return out
 
 

@@ -1,4 +1,4 @@
-"""Variants of the shared experts' two kernels: by rank shape and batch."""
+"""Variants of the two kernels of a gated MLP in BF16, the shared experts and the dense one: by rank shape and batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from specialized_path.kernels.variant import KernelVariant
 
 HIDDEN = 7168
 INTERMEDIATE = {"tp8": 768, "tp16": 384}
-"""Rows of gate and of up on one rank."""
+"""Rows of gate and of up of the shared experts on one rank."""
+DENSE = {"tp8": 4224, "tp16": 2112}
+"""Those of the first layer's dense MLP."""
 Part = Literal["gate_up", "down"]
 
 # By tiles of eight tokens. Not fitted on a GPU; those of the down-projection are like the output projection's.
@@ -30,6 +32,23 @@ _DOWN = {
         n: Tactic(n_tiles=n, k_warps=4, tiles=2, atoms=3, stages=4 if n < 8 else 3) for n in (1, 2, 4, 8)
     },
     "tp16": {n: Tactic(n_tiles=n, k_warps=4, tiles=2, atoms=2, stages=3) for n in (1, 2, 4, 8)},
+}
+# A CTA an SM for gate and up, two for down. Not fitted either.
+_DENSE_GATE_UP = {
+    "tp8": {
+        1: Tactic(n_tiles=1, k_warps=4, tiles=4, atoms=2, stages=12),
+        2: Tactic(n_tiles=2, k_warps=4, tiles=4, atoms=2, stages=10),
+        4: Tactic(n_tiles=4, k_warps=4, tiles=4, atoms=2, stages=9),
+        8: Tactic(n_tiles=8, n_warps=2, k_warps=2, tiles=4, atoms=2, stages=6),
+    },
+    "tp16": {
+        n: Tactic(n_tiles=n, k_warps=4, tiles=2, atoms=2, stages=stages)
+        for n, stages in ((1, 20), (2, 18), (4, 13), (8, 9))
+    },
+}
+_DENSE_DOWN = {
+    n: Tactic(n_tiles=n, k_warps=4, tiles=2, atoms=3, stages=stages)
+    for n, stages in ((1, 6), (2, 5), (4, 4), (8, 3))
 }
 
 
@@ -63,26 +82,34 @@ def build_gate_up(intermediate: int, tactic: Tactic) -> Any:
 
 @cache
 def shared_variants() -> tuple[SharedVariant, ...]:
-    """All variants of both kernels."""
-    return tuple(
-        _variant(part, rank_shape, tactic)
-        for rank_shape in INTERMEDIATE
-        for part, table in _parts(rank_shape)
+    """All variants of both kernels, of the shared experts and of the dense MLP."""
+    shared = [
+        _variant("shared", "OC-18", part, rank, size, tactic)
+        for rank, size in INTERMEDIATE.items()
+        for part, table in _parts(_GATE_UP[rank], _DOWN[rank])
         for tactic in table.values()
-    )
+    ]
+    dense = [
+        _variant("dense", "OC-20", part, rank, size, tactic)
+        for rank, size in DENSE.items()
+        for part, table in _parts(_DENSE_GATE_UP[rank], _DENSE_DOWN)
+        for tactic in table.values()
+    ]
+    return (*shared, *dense)
 
 
-def _parts(rank_shape: str) -> tuple[tuple[Part, dict[int, Tactic]], ...]:
-    return ("gate_up", _GATE_UP[rank_shape]), ("down", _DOWN[rank_shape])
+def _parts(gate_up: dict[int, Tactic], down: dict[int, Tactic]) -> tuple[tuple[Part, dict[int, Tactic]], ...]:
+    return ("gate_up", gate_up), ("down", down)
 
 
-def _variant(part: Part, rank_shape: str, tactic: Tactic) -> SharedVariant:
-    intermediate = INTERMEDIATE[rank_shape]
+def _variant(
+    mlp: str, operator: str, part: Part, rank_shape: str, intermediate: int, tactic: Tactic
+) -> SharedVariant:
     high = tactic.columns
     low = 1 if tactic.n_tiles == 1 else high // 2 + 1
     kernel = KernelVariant(
-        name=f"moe shared_{part} {rank_shape} batch={low}-{high}",
-        operator="OC-18",
+        name=f"moe {mlp}_{part} {rank_shape} batch={low}-{high}",
+        operator=operator,
         family="moe_experts",
         rank_shape=rank_shape,
         batches=(low, high),
@@ -102,5 +129,5 @@ def find_shared_variant(part: Part, intermediate: int, num_tokens: int) -> Share
             return variant
     raise ValueError(
         f"shared experts: got {num_tokens} tokens and intermediate size {intermediate}, expected 1 ... 64 "
-        f"and one of {list(INTERMEDIATE.values())}"
+        f"and one of {[*INTERMEDIATE.values(), *DENSE.values()]}"
     )

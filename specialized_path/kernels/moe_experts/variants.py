@@ -21,7 +21,7 @@ GATE_UP_ROLES = {"0": "activation", "1": "activation", "2": "static", "3": "outp
 DOWN_ROLES = {"0": "activation", "1": "settled", "2": "settled", "3": "static", "4": "output"}
 
 _GATE_UP = GateUpTactic(k_warps=14, stages=6)
-_DOWN = DownTactic(tiles=2, pass_warps=8, stages=20, max_tokens=MAX_TOKENS)
+_DOWN = DownTactic(tiles=2, pass_warps=8, stages=16, max_tokens=MAX_TOKENS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

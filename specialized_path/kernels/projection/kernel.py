@@ -217,7 +217,7 @@ class ProjectionKernel:
                     low, high = _cluster_sum(place + pair * 8, tactic.splits)
                 else:
                     low, high = _warps_sum(place + pair * 8, tactic)
-                words.append(device.pack_bf16(low, high))
+                words.append(self.finished(low, high))
             if first_row + first < self.num_outputs:
                 self.store(y, item // items, first_row + first, tuple(words))
             item += tactic.threads
@@ -225,8 +225,12 @@ class ProjectionKernel:
             # Peers may still read this CTA's sums.
             device.cluster_barrier()
 
+    def finished(self, low: Any, high: Any) -> Any:
+        """What `store` gets of two neighbouring columns' FP32 sums: both rounded, in one word."""
+        return device.pack_bf16(low, high)
+
     def store(self, y: Any, row: Any, column: Any, words: tuple[Any, ...]) -> None:
-        """Neighbouring columns of a row of activations, rounded, go to `y`."""
+        """Neighbouring columns of a row of activations, as `finished` gives them, go to `y`."""
         device.store_word(y + (Int64(row) * self.num_outputs + column) * 2, words[0])
 
 

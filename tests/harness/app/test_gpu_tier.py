@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,17 +15,26 @@ import pytest
 from harness.app import gpu_tier
 from harness.app.cpu_tier import CpuRun
 from harness.app.gpu_tier import GRAPHS, collect_gpu_tier, graph_engine, graph_scenario, plan_gpu
-from harness.app.probes import ProbeRun
+from harness.app.probes import ProbeRun, new_process
 from harness.app.recorder import Progress, Recorder
 from harness.app.validate import collect_tiers
 from harness.config import load_manifest
 from harness.engine.probe.process import ProbeProcess
 from harness.model.change import Change
 from harness.model.evidence import AnyEvidence, CapturedPointersEvidence, DefaultOffEvidence, GapEvidence
+from harness.model.manifest import Manifest
 from harness.model.probe import ProbePlan
 from harness.model.words import Tier
 
-MANIFEST = load_manifest((Path(__file__).resolve().parents[3] / "fasttrack.toml").read_bytes())
+OURS = load_manifest((Path(__file__).resolve().parents[3] / "fasttrack.toml").read_bytes())
+
+
+def on(*platforms: str) -> Manifest:
+    """Our manifest with other platforms in its scope."""
+    return OURS.model_copy(update={"scope": OURS.scope.model_copy(update={"platforms": platforms})})
+
+
+MANIFEST = on("cpu", "sm_90a")
 CHANGE = Change(base="a" * 40, merge_base="a" * 40, head="b" * 40, head_subject="made")
 
 
@@ -109,6 +118,20 @@ def test_what_cannot_be_collected_yet_is_a_gap(run: CpuRun, monkeypatch: pytest.
     assert not gaps_of(run)["timing"].broke
 
 
+def test_of_a_change_without_a_gpu_in_its_scope_only_both_commits_are_run(
+    run: CpuRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs(monkeypatch, PROGRAM.replace("GRAPHS", "True"))
+    collect_gpu_tier(replace(run, manifest=on("cpu", "gfx950")))
+    gaps = gaps_of(run)
+    assert gaps.keys() == {"timing", gpu_tier.NEEDS["candidate"]}
+    assert {gap.reason for gap in gaps.values()} == {
+        "no deployment that it declares has an NVIDIA GPU (platforms: cpu, gfx950)"
+    }
+    assert not run.recorder.evidence.of(CapturedPointersEvidence)
+    assert {r.side for r in run.recorder.evidence.of(DefaultOffEvidence, tier=Tier.GPU)} == {"base", "head"}
+
+
 @pytest.mark.parametrize(
     ("program", "missing"),
     [
@@ -173,6 +196,8 @@ def test_base_and_head_run_the_same_plan_with_the_switch_unset(run: CpuRun, tmp_
     )
     plans = plan_gpu(probes)
     assert plans["base"] == plans["head"]
+    caches = [new_process(probes, name, plan).spec.cache_dir for name, plan in plans.items()]
+    assert len(set(caches)) == len(plans), "one finds what another compiled"
     assert all(e.watches_graphs and e.takes_snapshot for e in plans["head"].engines)
     assert not any("--additional-config" in e.args for e in plans["head"].engines)
     assert [e.name for e in plans["candidate"].engines] == [GRAPHS]

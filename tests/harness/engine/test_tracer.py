@@ -31,7 +31,9 @@ class GPUModelRunner:
     def warm_up(self):
         self.paths.fast(None)
         self.planner.plan(1)
-    def execute_model(self, scheduler_output):
+    def execute_model(self, scheduler_output, dummy_run=False):
+        if dummy_run:
+            return None
         if scheduler_output.fails:
             raise RuntimeError("out of memory")
         self.output = scheduler_output.output
@@ -162,6 +164,17 @@ def test_calls_outside_a_step_count_for_no_step(install: Callable[..., Tracer], 
     assert (row.ran, len(row.decisions)) == ({"toy_subject.paths:fast": 2}, 1)
 
 
+def test_the_runners_own_warm_up_is_no_step_and_no_problem(
+    install: Callable[..., Tracer], spec: ArmSpec
+) -> None:
+    install()
+    served = runner()
+    served.execute_model(SimpleNamespace(num_scheduled_tokens={"nobody": 1}), dummy_run=True)
+    serve(served, scheduled("a"))
+    reading = read(spec)
+    assert (len(reading.rows), reading.problems) == (1, ())
+
+
 def test_a_target_may_decide_and_count_at_once(spec: ArmSpec, install: Callable[..., Tracer]) -> None:
     both = spec.dispatch.model_copy(update={"specialized_code": (spec.dispatch.decisions[0].target,)})
     install(replace(spec, dispatch=both))
@@ -182,6 +195,9 @@ def test_an_asynchronous_output_writes_its_row_when_it_is_fetched(
     install: Callable[..., Tracer], spec: ArmSpec
 ) -> None:
     class Later:
+        # As vLLM's second model runner has it: of the same name, and not there yet.
+        sampled_token_ids = None
+
         def get_output(self) -> Any:
             return sampled("a")
 

@@ -126,3 +126,10 @@ def test_a_failing_nvidia_smi_means_no_gpu(tmp_path: Path, monkeypatch: pytest.M
 def test_only_installed_distributions_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packages, "RECORDED", ("fasttrack", "no-such-distribution"))
     assert set(packages.collect_packages()) == {"fasttrack"}
+
+
+def test_a_machine_is_named_with_its_gpus() -> None:
+    here = collect_environment(Tier.STATIC).model_copy(
+        update={"cpu": "AMD EPYC", "num_cores": 2, "gpus": ("NVIDIA H200, 9.0, 143771 MiB, 580.1",) * 2}
+    )
+    assert here.machine == "AMD EPYC, 2 cores, NVIDIA H200, NVIDIA H200"

@@ -79,6 +79,13 @@ def test_a_function_put_into_a_module_of_the_engine_shows(engine: ModuleType, tm
     assert replaced(tmp_path) == {"vllm.made.sample": "{subject}/subject.py"}
 
 
+def test_a_global_of_the_compiler_shows_without_the_address_in_its_name(
+    engine: ModuleType, tmp_path: Path
+) -> None:
+    vars(engine)["__subclass_Weight_680247472_c0"] = other_code(tmp_path)["run"]
+    assert replaced(tmp_path) == {"vllm.made.__subclass_Weight_#_c0": "{subject}/subject.py"}
+
+
 def test_a_class_put_in_anothers_place_shows(
     engine: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

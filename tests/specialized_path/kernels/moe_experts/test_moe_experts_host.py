@@ -11,7 +11,7 @@ from specialized_path.kernels.moe_experts.cases import (
 )
 from specialized_path.kernels.moe_experts.launch import expert_hidden, expert_outputs
 from specialized_path.kernels.moe_experts.packing import PackedExperts, pack_experts, pack_tiles
-from specialized_path.kernels.moe_experts.shape import SHAPES, SHARED_BYTES, ExpertShape
+from specialized_path.kernels.moe_experts.shape import SHAPES, SHARED_BYTES, DownTactic, ExpertShape
 from specialized_path.kernels.moe_experts.variants import down_variants, find_variant, gate_up_variants
 from specialized_path.reference import Mxfp4Weight, dequantize_mxfp4
 
@@ -129,6 +129,11 @@ def test_every_batch_is_served_by_exactly_one_variant(kind, shape):
 def test_what_no_variant_serves_is_refused(tokens, intermediate):
     with pytest.raises(ValueError, match="routed experts: got"):
         find_variant(down_variants(), intermediate, tokens)
+
+
+def test_a_ring_whose_stages_change_hands_is_refused():
+    with pytest.raises(ValueError, match="stages: got 20, expected a multiple of 8"):
+        DownTactic(tiles=2, pass_warps=8, stages=20, max_tokens=64)
 
 
 def test_every_variant_fits_into_shared_memory():

@@ -123,6 +123,16 @@ def test_every_run_and_every_replay_has_the_same_bits(shape: ExpertShape, num_to
     assert_same_bits(torch.stack(outs), first.expand(20, -1, -1).contiguous())
 
 
+@pytest.mark.parametrize("shape", ALL_SHAPES)
+def test_crowded_experts_have_the_same_bits_in_two_hundred_runs(shape: ExpertShape) -> None:
+    _, weights = experts_of(shape)
+    step = step_of(shape, next(case for case in CASES if case.name == "64 tokens, the same experts"))
+    arguments = (step.latent, step.topk_ids, step.topk_weights, weights)
+    first = routed_experts(*arguments)
+    outs = torch.stack([routed_experts(*arguments, out=nan(*first.shape)) for _ in range(200)])
+    assert_same_bits(outs, first.expand_as(outs).contiguous())
+
+
 @pytest.mark.parametrize("num_tokens", BATCHES[1:])
 @pytest.mark.parametrize("shape", ALL_SHAPES)
 def test_a_token_has_the_same_bits_at_every_position_of_every_batch(

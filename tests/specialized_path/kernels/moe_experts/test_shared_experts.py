@@ -1,4 +1,4 @@
-"""Shared experts: what the host side decides, and on a GPU the kernels against the oracle in float64."""
+"""Shared experts and dense MLP: what the host side decides, and on a GPU the kernels against the oracle in float64."""
 
 import pytest
 import torch
@@ -10,6 +10,7 @@ from specialized_path.kernels.moe_experts.shared_launch import (
     shared_experts,
 )
 from specialized_path.kernels.moe_experts.shared_variants import (
+    DENSE,
     HIDDEN,
     INTERMEDIATE,
     find_shared_variant,
@@ -27,7 +28,11 @@ from tests.specialized_path.kernels.tolerance import (
 )
 
 BATCHES = (1, 3, 8, 16, 17, 33, 64)
-SIZES = [pytest.param(size, id=name) for name, size in INTERMEDIATE.items()]
+SIZES = [
+    pytest.param(size, id=f"{name}{mlp}")
+    for mlp, sizes in (("", INTERMEDIATE), (" dense", DENSE))
+    for name, size in sizes.items()
+]
 
 
 @pytest.mark.parametrize("size", SIZES)

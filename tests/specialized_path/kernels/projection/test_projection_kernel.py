@@ -79,8 +79,9 @@ def test_every_run_and_every_replay_has_the_same_bits(shape: WeightShape, batch:
 
 
 @pytest.mark.parametrize("batch", BATCHES)
-def test_a_row_has_the_same_bits_at_every_position_of_a_batch(batch: int) -> None:
-    x, w = inputs_of(SMALLEST, 1)
+@pytest.mark.parametrize("shape", ALL_SHAPES)
+def test_a_row_has_the_same_bits_at_every_position_of_a_batch(shape: WeightShape, batch: int) -> None:
+    x, w = inputs_of(shape, 1)
     together = project(x.expand(batch, -1).contiguous(), w)
     assert_same_bits(together, together[:1].expand(batch, -1).contiguous())
 

@@ -1,0 +1,179 @@
+"""Serves a rank slice with and without the specialised path on one GPU, by turns, and writes what was measured."""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from examples.slice.agreement import divergences, summary
+from examples.slice.config import write_slice
+
+ARMS = {"stock": "auto", "specialised": "latency_specialized"}
+DEPTHS = (5, 9)
+"""Layers of the two models; the difference holds three KDA layers and one MLA layer, all with experts."""
+
+
+class Process:
+    """An arm in a process of its own."""
+
+    def __init__(self, folder: Path, arm: str, max_context: int, kv_gib: float, log: Path) -> None:
+        """Starts it; the log takes what the engine prints."""
+        command = [
+            sys.executable,
+            "-m",
+            "examples.slice.arm",
+            str(folder),
+            ARMS[arm],
+            str(max_context),
+            str(kv_gib),
+        ]
+        with log.open("w") as out:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, text=True
+            )
+
+    def answer(self) -> dict[str, Any]:
+        """The next line; raises RuntimeError when the arm has ended."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"the arm ended with {self._process.wait()}; its log says why")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+        """Runs one command and returns its answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
+        self._process.stdin.flush()
+        return self.answer()
+
+    def end(self) -> None:
+        """Ends it."""
+        self._process.kill()
+        self._process.wait()
+
+
+def layer_times(
+    arms: dict[tuple[str, int], Process], batches: list[int], context: int, rounds: int
+) -> list[dict[str, Any]]:
+    """Microseconds and kernels of a layer by arm and batch, from the difference of two depths, arms by turns."""
+    rows = []
+    for batch in batches:
+        seen: dict[tuple[str, int], list[dict[str, Any]]] = {key: [] for key in arms}
+        for turn in range(rounds):
+            for key in sorted(arms, reverse=bool(turn % 2)):
+                seen[key].append(arms[key].ask("time", batch=batch, context=context, steps=20))
+        row: dict[str, Any] = {"batch": batch, "context": context}
+        for arm in ARMS:
+            deep, shallow = seen[arm, DEPTHS[1]], seen[arm, DEPTHS[0]]
+            span = DEPTHS[1] - DEPTHS[0]
+            row[arm] = {
+                "layer_us": [
+                    (a["busy_us"] - b["busy_us"]) / span for a, b in zip(deep, shallow, strict=True)
+                ],
+                "layer_kernels": (deep[0]["kernels"] - shallow[0]["kernels"]) / span,
+                "step_busy_us": [a["busy_us"] for a in deep],
+                "step_wall_us": [a["wall_us"] for a in deep],
+                "names": deep[0]["names"],
+            }
+        medians = [statistics.median(row[arm]["layer_us"]) for arm in ("specialised", "stock")]
+        row["ratio"] = medians[0] / medians[1]
+        rows.append(row)
+        print(json.dumps({k: v for k, v in row.items() if k not in ARMS} | {"medians": medians}), flush=True)
+    return rows
+
+
+def schedules() -> dict[str, list[list[int]]]:
+    """Forced texts: every batch bucket, requests that join and leave, and more requests than the path takes."""
+    found = {
+        f"batch {batch}": [[0, 40 + 7 * row, 11 * row + 2, 12] for row in range(batch)]
+        for batch in (1, 2, 3, 4, 8, 16, 32, 64)
+    }
+    found["hand-over"] = [[5 * row, 30 + 90 * row, 13 * row + 2, 40 - 2 * row] for row in range(12)]
+    found["beyond the limit"] = [[row // 10, 20 + row, 11 * row + 2, 24] for row in range(70)]
+    return found
+
+
+def one_by_one(arrivals: list[list[int]]) -> list[list[int]]:
+    """The same requests in the same order, each alone in the engine."""
+    found, step = [], 0
+    for _, prompt, token, count in sorted(arrivals):
+        found.append([step, prompt, token, count])
+        step += prompt // 4096 + count + 8
+    return found
+
+
+def agreement(arms: dict[tuple[str, int], Process]) -> dict[str, Any]:
+    """Divergence of the specialised arm from stock, beside two of stock from itself.
+
+    Once with the same schedule, where stock repeats itself almost to the bit, and once with each request alone, where
+    other batches take other kernels: that is how far stock's own roundings reach.
+    """
+    stock, specialised = arms["stock", DEPTHS[0]], arms["specialised", DEPTHS[0]]
+    found = {}
+    for name, arrivals in schedules().items():
+        reference = stock.ask("force", arrivals=arrivals)["logprobs"]
+        others = {
+            "stock_again": stock.ask("force", arrivals=arrivals),
+            "stock_one_by_one": stock.ask("force", arrivals=one_by_one(arrivals)),
+            "specialised": specialised.ask("force", arrivals=arrivals),
+        }
+        found[name] = {
+            who: summary(divergences(reference, texts["logprobs"])) for who, texts in others.items()
+        }
+        print(name, json.dumps(found[name]), flush=True)
+    return found
+
+
+def main() -> None:
+    """Runs what is asked for; results are written as they are made."""
+    parser = argparse.ArgumentParser(prog="python -m examples.slice", description=__doc__)
+    parser.add_argument(
+        "--tp", type=int, choices=(8, 16), default=8, help="ranks of the deployment that is sliced"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="folder of results and logs")
+    parser.add_argument("--batches", type=int, nargs="*", default=[1, 8, 64])
+    parser.add_argument("--contexts", type=int, nargs="*", default=[1024])
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--soak-steps", type=int, default=0)
+    parser.add_argument("--max-context", type=int, default=16384)
+    parser.add_argument("--kv-gib", type=float, default=6.0)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    results: dict[str, Any] = {}
+
+    def keep(name: str, value: Any) -> None:
+        results[name] = value
+        (options.out / "slice.json").write_text(json.dumps(results, indent=1) + "\n")
+
+    arms: dict[tuple[str, int], Process] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for arm in ARMS:
+            for depth in DEPTHS:
+                folder = write_slice(Path(scratch) / f"layers{depth}", options.tp, depth, options.max_context)
+                log = options.out / f"{arm}-{depth}.log"
+                arms[arm, depth] = Process(folder, arm, options.max_context, options.kv_gib, log)
+        try:
+            keep(
+                "ready_s",
+                {f"{arm} {depth}": process.answer()["ready"] for (arm, depth), process in arms.items()},
+            )
+            keep("agreement", agreement(arms))
+            keep("layers", [row for context in options.contexts
+                            for row in layer_times(arms, options.batches, context, options.rounds)])  # fmt: skip
+            if options.soak_steps:
+                soak = {"batch": 4, "steps": options.soak_steps}
+                keep("soak", arms["specialised", DEPTHS[0]].ask("soak", **soak))
+            keep("about", {f"{arm} {depth}": process.ask("about") for (arm, depth), process in arms.items()})
+        finally:
+            for process in arms.values():
+                process.end()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+"""One arm in its own process: serves a slice, obeys JSON commands from standard input, answers on standard output."""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_TOP = 50
+"""Log probabilities that are reported of each step."""
+_ARCHITECTURES = {"auto": "KimiLinearForCausalLM", "latency_specialized": "KimiK3SpecializedForCausalLM"}
+"""The baseline is vLLM's own class."""
+
+
+def serve(folder: Path, decode_backend: str, max_context: int, kv_cache_gib: float) -> Any:
+    """An engine in this process, with FULL graphs of pure decode steps; `decode_backend` chooses the arm."""
+    import vllm
+
+    from examples.slice.weights import LOAD_FORMAT, register_loader
+    from specialized_path.plugin import register
+
+    register()
+    register_loader()
+    return vllm.LLM(
+        str(folder),
+        load_format=LOAD_FORMAT,
+        skip_tokenizer_init=True,
+        max_model_len=max_context,
+        max_num_seqs=72,
+        max_num_batched_tokens=8192,
+        max_logprobs=_TOP,
+        gpu_memory_utilization=0.2,
+        kv_cache_memory_bytes=int(kv_cache_gib * 2**30),
+        enable_prefix_caching=False,
+        async_scheduling=False,
+        hf_overrides={"architectures": [_ARCHITECTURES[decode_backend]]},
+        additional_config={"decode_backend": decode_backend},
+        compilation_config={
+            "cudagraph_mode": "FULL_DECODE_ONLY",
+            "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 64],
+        },
+    )
+
+
+class Arm:
+    """The commands."""
+
+    def __init__(self, llm: Any) -> None:
+        """Drives the engine step by step."""
+        self._llm, self._engine = llm, llm.llm_engine
+        self._next_id = 0
+
+    def time(self, batch: int, context: int, steps: int) -> dict[str, Any]:
+        """GPU-busy microseconds and kernels of a decode step of `batch` requests that have `context` tokens."""
+        import torch
+
+        warm_up, prefill_steps = 4, batch * context // 4096 + 8
+        for row in range(batch):
+            self._add(context, 17 * row + 3, steps + warm_up + prefill_steps, logprobs=None)
+        generated: dict[str, int] = {}
+        while len(generated) < batch or min(generated.values()) < warm_up:
+            for output in self._engine.step():
+                generated[output.request_id] = len(output.outputs[0].token_ids)
+        torch.cuda.synchronize()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            start = time.perf_counter()
+            for _ in range(steps):
+                self._engine.step()
+            torch.cuda.synchronize()
+            wall = time.perf_counter() - start
+        while self._engine.has_unfinished_requests():
+            self._engine.step()
+        spans = [
+            (event.start_ns(), event.start_ns() + event.duration_ns(), event.name())
+            for event in profile.profiler.kineto_results.events()
+            if event.device_type() == torch.autograd.DeviceType.CUDA
+        ]
+        kernels = [span for span in spans if not span[2].startswith(("Memcpy", "Memset"))]
+        return {
+            "busy_us": _union(spans) / 1e3 / steps,
+            "kernels": len(kernels) / steps,
+            "wall_us": wall * 1e6 / steps,
+            "names": _by_name(kernels, steps),
+        }
+
+    def force(self, arrivals: list[list[int]]) -> dict[str, Any]:
+        """Log probabilities of a schedule of teacher-forced requests.
+
+        Args:
+            arrivals: [step, prompt tokens, token that is forced at every place, number of tokens] of each request.
+        """
+        waiting, step, texts = sorted(arrivals), 0, {}
+        names: dict[str, int] = {}
+        while waiting or self._engine.has_unfinished_requests():
+            while waiting and waiting[0][0] <= step:
+                _, prompt, token, count = waiting.pop(0)
+                names[self._add(prompt, token, count, logprobs=_TOP)] = len(names)
+            for output in self._engine.step():
+                if output.finished:
+                    texts[names[output.request_id]] = [
+                        {str(token): entry.logprob for token, entry in place.items()}
+                        for place in output.outputs[0].logprobs
+                    ]
+            step += 1
+        return {"logprobs": [texts[index] for index in range(len(names))]}
+
+    def soak(self, batch: int, steps: int) -> dict[str, Any]:
+        """Free decoding; counts tokens and those whose log probability is not finite."""
+        import math
+
+        for row in range(batch):
+            self._add(64, 29 * row + 5, steps, logprobs=0)
+        tokens = not_finite = engine_steps = 0
+        start = time.perf_counter()
+        while self._engine.has_unfinished_requests():
+            engine_steps += 1
+            for output in self._engine.step():
+                if output.finished:
+                    values = [
+                        entry.logprob for place in output.outputs[0].logprobs for entry in place.values()
+                    ]
+                    tokens += len(output.outputs[0].token_ids)
+                    not_finite += sum(not math.isfinite(value) for value in values)
+        seconds = time.perf_counter() - start
+        return {"tokens": tokens, "not_finite": not_finite, "steps": engine_steps, "seconds": seconds}
+
+    def about(self) -> dict[str, Any]:
+        """The path's counts and costs, and the memory of the weights."""
+        found: dict[str, Any] = self._llm.apply_model(_about)[0]
+        return found
+
+    def _add(self, num_prompt: int, token: int, count: int, logprobs: int | None) -> str:
+        from vllm import SamplingParams
+
+        vocabulary = self._llm.model_config.get_vocab_size()
+        prompt = [(token * 31 + 7 * place + place * place) % vocabulary for place in range(num_prompt)]
+        params = SamplingParams(
+            max_tokens=count,
+            ignore_eos=True,
+            temperature=0,
+            detokenize=False,
+            logprobs=logprobs,
+            allowed_token_ids=[token % vocabulary] if logprobs else None,
+        )
+        self._next_id += 1
+        name = str(self._next_id)
+        self._engine.add_request(name, {"prompt_token_ids": prompt}, params)
+        return name
+
+
+def _about(model: Any) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    decode = getattr(model, "k3_decode", None)
+    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    return {
+        "model_class": f"{type(model).__module__}.{type(model).__qualname__}",
+        "weight_bytes": weights,
+        "decisions": None if decode is None else dict(decode.decisions),
+        "start_up": None if decode is None else asdict(decode.start_up),
+    }
+
+
+def _union(spans: list[tuple[int, int, str]]) -> float:
+    """Nanoseconds in which at least one of the spans runs."""
+    total, reached = 0, 0
+    for start, end, _ in sorted(spans):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def _by_name(kernels: list[tuple[int, int, str]], steps: int) -> dict[str, list[float]]:
+    """Launches and microseconds a step of the kernels, by the first 60 letters of their name."""
+    found: dict[str, list[float]] = {}
+    for start, end, name in kernels:
+        entry = found.setdefault(name[:60], [0.0, 0.0])
+        entry[0] += 1 / steps
+        entry[1] += (end - start) / 1e3 / steps
+    return found
+
+
+def main() -> None:
+    """`arm.py FOLDER BACKEND MAX_CONTEXT KV_GIB`: starts, answers {"ready": seconds}, then a line for each command."""
+    folder, backend, max_context, kv_gib = sys.argv[1:]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    start = time.perf_counter()
+    llm = serve(Path(folder), backend, int(max_context), float(kv_gib))
+    arm = Arm(llm)
+    print(json.dumps({"ready": time.perf_counter() - start}), file=answers, flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        action: Callable[..., dict[str, Any]] = getattr(arm, command.pop("do"))
+        print(json.dumps(action(**command)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Weights of a slice that make its numbers mean something: vLLM's dummy ones leave every logit near zero."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+LOAD_FORMAT = "rank_slice"
+_NORMS = ("norm.weight", "layernorm.weight")
+_EXPERT_SCALE_CODE = 119
+"""E8M0 code of 2^-8: a uniformly drawn E2M1 weight then has a root mean square of about 0.012, near 3584^-1/2."""
+
+
+def register_loader() -> None:
+    """Makes `load_format="rank_slice"` known to vLLM: seeded weights, equal in every process."""
+    from vllm.model_executor.model_loader import register_model_loader
+    from vllm.model_executor.model_loader.dummy_loader import DummyModelLoader
+
+    @register_model_loader(LOAD_FORMAT)
+    class SliceLoader(DummyModelLoader):
+        def load_weights(self, model: nn.Module, model_config: Any) -> None:
+            super().load_weights(model, model_config)
+            fill(model)
+
+
+def fill(model: nn.Module, seed: int = 0) -> int:
+    """Overwrites all parameters but the packed experts, whose bytes vLLM has drawn; returns how many."""
+    parameters = sorted(model.named_parameters())
+    for index, (name, parameter) in enumerate(parameters):
+        generator = torch.Generator(parameter.device).manual_seed(seed + index)
+        _fill(name, parameter.data, generator)
+    for module in model.modules():
+        _derive(module)
+    return len(parameters)
+
+
+def _fill(name: str, weight: Tensor, generator: torch.Generator) -> None:
+    if weight.dtype == torch.uint8:
+        if "scale" in name:
+            weight.fill_(_EXPERT_SCALE_CODE)
+        return
+    noise = torch.randn(weight.shape, generator=generator, device=weight.device, dtype=torch.float32)
+    if name.endswith(_NORMS):
+        weight.copy_(1 + 0.1 * noise)
+    elif name.endswith(("A_log", "dt_bias")) or "conv1d" in name:
+        weight.copy_(0.5 * noise)
+    elif name.endswith("e_score_correction_bias"):
+        weight.copy_(0.01 * noise)
+    elif "embed_tokens" in name:
+        weight.copy_(noise)
+    else:
+        weight.copy_(noise * weight.shape[-1] ** -0.5)
+
+
+def _derive(module: Any) -> None:
+    """What vLLM's weight loaders keep beside a KDA layer's weights for its own decode kernel."""
+    if getattr(module, "decode_conv1d_weight", None) is not None:
+        channels = module.conv1d.weight.shape[0] // 3
+        module.decode_conv1d_weight.copy_(module.conv1d.weight.view(3, channels, -1).transpose(1, 2))
+    if getattr(module, "decode_norm_weight", None) is not None:
+        module.decode_norm_weight.copy_(module.o_norm.weight)

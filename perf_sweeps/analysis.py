@@ -1,0 +1,286 @@
+"""What the blocks of a sweep show: a three-valued result a cell, and an alarm over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import exp, fsum, log
+
+from pydantic import Field
+
+from harness.model.record import Record
+from harness.model.words import Arm, Outcome, Verdict
+from harness.stats.margins import decide_below, n_to_resolve
+from harness.stats.max_t import max_t_p_values
+from harness.stats.order_statistics import min_n_for_upper_bound, sample_quantile
+from harness.stats.paired_ratio import PairedRatio, needed_pairs, paired_log_ratio, sign_flip_p
+from perf_sweeps.block import Block, Failure, SweepPlan
+from perf_sweeps.cell import Cell
+from perf_sweeps.void import find_disturbance, find_faults, find_lost, find_wrong_path, visit_time_ms
+
+MAX_DROPPED_SHARE = 0.25
+"""Of a cell's blocks, how many the rules may drop before the rest shows nothing."""
+QUANTILES = (0.5, 0.9, 0.99)
+
+
+class Margins(Record):
+    """Fixed before any data."""
+
+    margin: float = Field(gt=0, lt=1, default=0.02)
+    """How much more time the candidate may take, as a ratio minus one; also how quiet the A/A must be."""
+    alpha: float = Field(gt=0, lt=0.5, default=0.05)
+    min_blocks: int = Field(ge=2, default=5)
+
+
+class Ratio(Record):
+    """Candidate's time over the baseline's, block by block: below 1 the candidate is faster."""
+
+    estimate: float
+    ci_low: float
+    ci_high: float
+    n: int
+    sd: float
+
+    @classmethod
+    def of(cls, found: PairedRatio) -> Ratio:
+        """The parts that are kept."""
+        return cls(
+            estimate=found.estimate, ci_low=found.ci_low, ci_high=found.ci_high, n=found.n, sd=found.sd
+        )
+
+    def __str__(self) -> str:
+        return f"{self.estimate:.4f} ({self.ci_low:.4f} to {self.ci_high:.4f}, {self.n} blocks)"
+
+
+class CellResult(Record):
+    """One cell, judged."""
+
+    cell: Cell
+    outcome: Outcome
+    message: str
+    blocks_needed: int | None = None
+    """In all, with 80 % power where the measured noise is the true one; None where more blocks would not help."""
+    ratio: Ratio | None = None
+    noise: Ratio | None = None
+    """Of the second baseline over the first."""
+    baseline_ms: float | None = None
+    """Geometric mean of the cell's time, see `visit_time_ms`."""
+    candidate_ms: float | None = None
+    baseline_tok_s: float | None = None
+    """Output tokens a second of all requests, prefill included."""
+    candidate_tok_s: float | None = None
+    ttft_ms: dict[str, float] = Field(default_factory=dict)
+    """Candidate's time to first token by quantile (`p50`), of those that the number of requests allows."""
+    acceptance_length: float | None = None
+    hardware: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class SweepResult(Record):
+    """All cells, and the verdict on the required ones."""
+
+    schema_version: int = 1
+    sweep: str
+    verdict: Verdict
+    cells: tuple[CellResult, ...]
+    alarms: tuple[str, ...] = ()
+    """Cells that are slower at `alpha` over all cells together (max-T), required or not; does not gate."""
+
+
+def analyse(
+    plan: SweepPlan,
+    records_of: Callable[[str], Iterable[Block | Failure]],
+    margins: Margins,
+    *,
+    code_digest: str | None = None,
+) -> SweepResult:
+    """Judges every cell of the plan from what was recorded for it.
+
+    Each required cell is held to the full level: all must pass, so no correction is needed (intersection-union, Berger
+    1982).
+
+    Args:
+        plan: What was to be measured.
+        records_of: A cell's records by its name; asked once a cell, so that one cell at a time is in memory.
+        margins: What the cells are held to.
+        code_digest: Blocks that another code measured are left out; None takes any.
+    """
+    results, logs, sweep = [], {}, plan.digest
+    for cell in plan.cells:
+        blocks: dict[int, Block] = {}
+        failures = []
+        for record in records_of(cell.name):
+            if record.sweep != sweep:
+                continue
+            if isinstance(record, Failure):
+                failures.append(record)
+            elif code_digest is None or record.code_digest == code_digest:
+                blocks.setdefault(record.index, record)
+        # A crash of the candidate stays one though the block was measured later.
+        counts = [f for f in failures if f.index not in blocks or f.arm is Arm.CANDIDATE]
+        result, ratios = judge_cell(cell, [blocks[i] for i in sorted(blocks)], counts, plan, margins)
+        results.append(result)
+        if ratios:
+            logs[cell.name] = ratios
+    return SweepResult(
+        sweep=sweep,
+        verdict=decide_verdict(results),
+        cells=tuple(results),
+        alarms=find_alarms(logs, margins.alpha),
+    )
+
+
+def decide_verdict(results: Sequence[CellResult]) -> Verdict:
+    """Admit when every required cell passes, reject when one fails; without a required cell undecided."""
+    outcomes = [r.outcome for r in results if r.cell.is_required]
+    if Outcome.FAIL in outcomes:
+        return Verdict.REJECT
+    if outcomes and all(o is Outcome.PASS for o in outcomes):
+        return Verdict.ADMIT
+    return Verdict.UNDECIDED
+
+
+def find_alarms(logs: Mapping[str, Sequence[float]], alpha: float) -> tuple[str, ...]:
+    """Names of the cells whose log ratios are above 0, at `alpha` for all of them together."""
+    if not logs:
+        return ()
+    p_values = max_t_p_values(list(logs.values()))
+    return tuple(name for name, p in zip(logs, p_values, strict=True) if p <= alpha)
+
+
+def judge_cell(
+    cell: Cell, blocks: Sequence[Block], failures: Sequence[Failure], plan: SweepPlan, margins: Margins
+) -> tuple[CellResult, tuple[float, ...]]:
+    """One cell's result, and its log ratios where it has some: faults first, then the A/A, then the ratio."""
+
+    def void(
+        outcome: Outcome, message: str, needed: int | None = None
+    ) -> tuple[CellResult, tuple[float, ...]]:
+        notes = tuple(f.message for f in failures)[:5]
+        result = CellResult(cell=cell, outcome=outcome, message=message, blocks_needed=needed, notes=notes)
+        return result, ()
+
+    fault = find_cell_fault(cell, blocks, failures)
+    if fault is not None:
+        return void(*fault)
+    dropped = [line for line in map(find_disturbance, blocks) if line]
+    kept = [block for block in blocks if not find_disturbance(block)]
+    if len(dropped) > MAX_DROPPED_SHARE * len(blocks):
+        text = f"{len(dropped)} of {len(blocks)} blocks were disturbed: {dropped[0]}. Measure on a quiet machine."
+        return void(Outcome.INCONCLUSIVE, text)
+    if len(kept) < margins.min_blocks:
+        text = f"{len(kept)} usable blocks of {margins.min_blocks} that are needed at least."
+        return void(Outcome.INCONCLUSIVE, text, margins.min_blocks)
+    return _judge_times(cell, kept, dropped, plan, margins)
+
+
+def find_cell_fault(
+    cell: Cell, blocks: Sequence[Block], failures: Sequence[Failure]
+) -> tuple[Outcome, str] | None:
+    """What makes the whole cell void or failed, whatever the times: no order of the blocks hides it."""
+    engine = [f for f in failures if f.cause == "engine"]
+    if engine:
+        outcome = Outcome.FAIL if all(f.arm is Arm.CANDIDATE for f in engine) else Outcome.INCONCLUSIVE
+        return outcome, f"The {engine[0].arm or 'engine'} gave no answer: {engine[0].message}"
+    if unusable := [f for f in failures if f.cause == "measurement"]:
+        return Outcome.INCONCLUSIVE, f"Void: {unusable[0].message}"
+    if not blocks:
+        why = f": {failures[0].message}" if failures else "."
+        return Outcome.NOT_RUN, f"No block of the cell was measured{why}"
+    lost = [find_lost(block) for block in blocks]
+    if any(candidate for candidate, _ in lost) and not any(others for _, others in lost):
+        text = f"The candidate lost {sum(c for c, _ in lost)} requests and the baseline none."
+        return Outcome.FAIL, text
+    for block in blocks:
+        if faults := find_faults(cell, block):
+            return Outcome.INCONCLUSIVE, f"Void: block {block.index}: {faults[0]}."
+    if wrong := next(filter(None, (find_wrong_path(cell, block) for block in blocks)), ""):
+        return Outcome.INCONCLUSIVE, f"Void: {wrong}."
+    if len({block.hardware for block in blocks}) > 1:
+        return Outcome.INCONCLUSIVE, "Void: its blocks ran on different hardware."
+    return None
+
+
+def _judge_times(
+    cell: Cell, blocks: Sequence[Block], dropped: Sequence[str], plan: SweepPlan, margins: Margins
+) -> tuple[CellResult, tuple[float, ...]]:
+    times = {arm: [_block_time(cell, block, arm) for block in blocks] for arm in plan.arms}
+    timing = paired_log_ratio(times[Arm.BASELINE], times[Arm.CANDIDATE], alpha=margins.alpha)
+    noise = None
+    if Arm.BASELINE_AGAIN in times:
+        noise = Ratio.of(
+            paired_log_ratio(times[Arm.BASELINE], times[Arm.BASELINE_AGAIN], alpha=margins.alpha)
+        )
+    outcome, message, needed = _decide(timing, noise, margins)
+    ttft, notes = _quantiles(blocks)
+    return CellResult(
+        cell=cell,
+        outcome=outcome,
+        message=message,
+        blocks_needed=needed,
+        ratio=Ratio.of(timing),
+        noise=noise,
+        baseline_ms=_geometric_mean(times[Arm.BASELINE]),
+        candidate_ms=_geometric_mean(times[Arm.CANDIDATE]),
+        baseline_tok_s=_throughput(blocks, Arm.BASELINE),
+        candidate_tok_s=_throughput(blocks, Arm.CANDIDATE),
+        ttft_ms=ttft,
+        acceptance_length=_acceptance(blocks),
+        hardware=blocks[0].hardware,
+        notes=(*dropped, *notes),
+    ), timing.log_ratios
+
+
+def _decide(timing: PairedRatio, noise: Ratio | None, margins: Margins) -> tuple[Outcome, str, int | None]:
+    """The A/A decides first whether anything can be said."""
+    ratio, limit = Ratio.of(timing), 1 + margins.margin
+    if noise is None:
+        return Outcome.INCONCLUSIVE, f"Ratio {ratio}; there is no A/A to hold it against.", None
+    half_width = (noise.ci_high - noise.ci_low) / 2
+    if noise.ci_low > limit or noise.ci_high < 1 / limit:
+        return Outcome.INCONCLUSIVE, f"The A/A is biased: two baselines differ by {noise}.", None
+    if half_width > margins.margin:
+        text = f"The A/A is noisy: {noise}, half its interval exceeds {margins.margin:.1%}."
+        return Outcome.INCONCLUSIVE, text, n_to_resolve(noise.n, half_width, margins.margin)
+    outcome = decide_below(ratio.ci_low, ratio.ci_high, limit)
+    p = sign_flip_p([r - log(limit) for r in timing.log_ratios])
+    if outcome is Outcome.PASS and p > margins.alpha:
+        outcome = Outcome.INCONCLUSIVE
+    text = f"Ratio {ratio}, limit {limit:.3f}; exact sign-flip p {p:.3f}; A/A {noise.estimate:.4f}."
+    if outcome is not Outcome.INCONCLUSIVE:
+        return outcome, text, None
+    distance = abs(log(limit) - log(ratio.estimate))
+    if distance == 0:
+        return outcome, text, None
+    return outcome, text, max(needed_pairs(ratio.sd, distance, alpha=margins.alpha), ratio.n + 1)
+
+
+def _block_time(cell: Cell, block: Block, arm: Arm) -> float:
+    """Geometric mean of the arm's visits of the block, ms."""
+    times = [visit_time_ms(cell, v) for v in block.visits if v.arm is arm]
+    return _geometric_mean([t for t in times if t is not None])
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return exp(fsum(map(log, values)) / len(values))
+
+
+def _throughput(blocks: Sequence[Block], arm: Arm) -> float:
+    visits = [v for b in blocks for v in b.visits if v.arm is arm]
+    return sum(sum(v.output_lens) for v in visits) / fsum(v.duration_s for v in visits)
+
+
+def _acceptance(blocks: Sequence[Block]) -> float | None:
+    found = [v.acceptance_length for b in blocks for v in b.visits if v.acceptance_length is not None]
+    return fsum(found) / len(found) if found else None
+
+
+def _quantiles(blocks: Sequence[Block]) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Quantiles that the number of requests bears: those with a distribution-free upper bound at .05."""
+    values = [t for b in blocks for v in b.visits if v.arm is Arm.CANDIDATE for t in v.ttfts_ms]
+    if not values:
+        return {}, ()
+    bears = {q: len(values) >= min_n_for_upper_bound(q, alpha=0.05) for q in QUANTILES}
+    shown = {f"p{100 * q:g}": sample_quantile(values, q) for q in QUANTILES if bears[q]}
+    left_out = [f"p{100 * q:g} ({min_n_for_upper_bound(q, alpha=0.05)})" for q in QUANTILES if not bears[q]]
+    notes = (f"{len(values)} requests are too few for {', '.join(left_out)}",) if left_out else ()
+    return shown, notes

@@ -1,0 +1,125 @@
+"""What makes a measurement void: fixed rules over what was counted, none over how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.model.words import Arm
+from perf_sweeps.block import Block, Visit
+from perf_sweeps.cell import Cell, Workload
+
+MAX_FOREIGN_CPU_SHARE = 0.10
+"""Of all cores; a block in which others took more is dropped, whatever its times."""
+MIN_SPECIALIZED_SHARE = 0.95
+MAX_WALL_EXCESS = 1.25
+"""The harness's clock around a visit over the load generator's own: beyond it (and `MAX_WALL_EXTRA_S`) one is wrong."""
+MAX_WALL_EXTRA_S = 2.0
+MAX_ACCEPTANCE_DIFFERENCE = 0.02
+_PATH_WORKLOADS = (Workload.DECODE, Workload.SPECULATIVE)
+
+
+def find_faults(cell: Cell, block: Block) -> tuple[str, ...]:
+    """Why the block compares nothing: any line voids the whole cell."""
+    lines = [
+        f"{visit.arm}, visit {visit.position}: {text}"
+        for visit in block.visits
+        for text in _faults(cell, visit)
+    ]
+    totals = {(sum(v.input_lens), sum(v.output_lens)) for v in block.visits}
+    if len(totals) > 1 and not lines:
+        lines.append(f"the visits compare different token counts (prompt, output): {sorted(totals)}")
+    lengths = [v.acceptance_length for v in block.visits if v.acceptance_length is not None]
+    if cell.workload is Workload.SPECULATIVE:
+        if len(lengths) < len(block.visits):
+            lines.append("no acceptance length was recorded")
+        elif max(lengths) > min(lengths) * (1 + MAX_ACCEPTANCE_DIFFERENCE):
+            lines.append(f"acceptance lengths differ: {min(lengths):.2f} to {max(lengths):.2f}")
+    return tuple(lines)
+
+
+def _faults(cell: Cell, visit: Visit) -> Sequence[str]:
+    lines = []
+    if visit.num_answered < visit.num_asked or visit.num_failed:
+        why = f" ({visit.errors[0]})" if visit.errors else ""
+        lines.append(f"{visit.num_answered} of {visit.num_asked} requests were answered{why}")
+    short = [n for n in visit.output_lens if n != cell.output_len]
+    if short and cell.workload is not Workload.AGENT:
+        lines.append(f"{len(short)} answers have another length than {cell.output_len}, such as {short[0]}")
+    if visit.num_truncated:
+        lines.append(f"{visit.num_truncated} turns were cut short")
+    total = sum(visit.output_lens)
+    if visit.counted_tokens is not None and visit.counted_tokens != total:
+        lines.append(
+            f"the client got {total} tokens and the engine made {visit.counted_tokens}: cached, or counted wrong"
+        )
+    if visit.num_cached_tokens and cell.workload is not Workload.AGENT:
+        lines.append(f"{visit.num_cached_tokens} prompt tokens came from the prefix cache")
+    if visit.wall_s is not None and not _clocks_agree(visit.duration_s, visit.wall_s):
+        lines.append(
+            f"the load generator says {visit.duration_s:.2f} s and the harness's clock {visit.wall_s:.2f} s"
+        )
+    if visit_time_ms(cell, visit) is None:
+        lines.append(
+            "nothing was timed: no step held the whole batch without prompt tokens, or no times are there"
+        )
+    return lines
+
+
+def _clocks_agree(duration_s: float, wall_s: float) -> bool:
+    return duration_s <= 1.01 * wall_s and wall_s <= max(
+        duration_s * MAX_WALL_EXCESS, duration_s + MAX_WALL_EXTRA_S
+    )
+
+
+def find_lost(block: Block) -> tuple[int, int]:
+    """Requests without an answer, of the candidate and of the other arms."""
+    lost = {True: 0, False: 0}
+    for visit in block.visits:
+        lost[visit.arm is Arm.CANDIDATE] += max(visit.num_asked - visit.num_answered, visit.num_failed)
+    return lost[True], lost[False]
+
+
+def find_wrong_path(cell: Cell, block: Block) -> str:
+    """Why nothing shows that the arms were served by the code that they stand for; empty when it is shown."""
+    if cell.workload not in _PATH_WORKLOADS or cell.is_beyond_scope:
+        return ""
+    for visit in block.visits:
+        share, is_candidate = visit.specialized_share, visit.arm is Arm.CANDIDATE
+        if share is None:
+            return f"{visit.arm}: nothing says which path served its tokens"
+        if is_candidate and share < MIN_SPECIALIZED_SHARE:
+            return f"{visit.arm}: the specialised path served {share:.0%} of its decode tokens"
+        if not is_candidate and share > 1 - MIN_SPECIALIZED_SHARE:
+            return f"{visit.arm}: the specialised path served {share:.0%} of its decode tokens"
+    return ""
+
+
+def find_disturbance(block: Block) -> str:
+    """Why a block is dropped though its counts are right: others used the machine, or it throttled."""
+    for visit in block.visits:
+        share = visit.machine.foreign_cpu_share
+        if share is not None and share > MAX_FOREIGN_CPU_SHARE:
+            return f"block {block.index}: others took {share:.0%} of the cores while {visit.arm} was timed"
+        if visit.machine.throttle_reasons:
+            return f"block {block.index}: throttled ({', '.join(visit.machine.throttle_reasons)})"
+    return ""
+
+
+def visit_time_ms(cell: Cell, visit: Visit) -> float | None:
+    """The time that the cell is about, less is better; None where the visit holds none.
+
+    Decode: a full step without prompt tokens. Speculative: that, over the tokens which it emitted. Prefill: mean time
+    to first token. Mixed: time of the whole visit a token. Agent: median over turns of the time between tokens.
+    """
+    if cell.workload is Workload.DECODE:
+        return visit.decode_step_ms
+    if cell.workload is Workload.SPECULATIVE:
+        if visit.decode_step_ms is None or visit.acceptance_length is None:
+            return None
+        return visit.decode_step_ms / visit.acceptance_length
+    if cell.workload is Workload.PREFILL:
+        return sum(visit.ttfts_ms) / len(visit.ttfts_ms) if visit.ttfts_ms else None
+    if cell.workload is Workload.MIXED:
+        return 1000 * visit.duration_s / sum(visit.output_lens) if visit.output_lens else None
+    times = sorted(visit.turn_token_ms)
+    return times[len(times) // 2] if times else None

@@ -1,0 +1,1 @@
+"""Rows of a shard of the vocabulary: OC-1."""

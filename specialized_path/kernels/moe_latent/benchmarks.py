@@ -1,0 +1,164 @@
+"""What surrounds the routed experts is timed on: each kernel alone, and the MoE half of a layer as one chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from specialized_path.kernels.benchmark import BenchmarkCell, PreparedCell, num_copies
+from specialized_path.kernels.moe_experts.benchmarks import draw_weights, routed_bytes
+from specialized_path.kernels.moe_experts.launch import routed_experts
+from specialized_path.kernels.moe_experts.shape import SHAPES
+from specialized_path.kernels.moe_experts.shared_launch import shared_down
+from specialized_path.kernels.moe_latent.geometry import (
+    FRONTS,
+    HIDDEN,
+    LATENT,
+    NUM_EXPERTS,
+    TOP_K,
+    FrontShape,
+)
+from specialized_path.kernels.moe_latent.launch import (
+    front,
+    front_buffer,
+    latent_norm,
+    latent_up,
+    select_experts,
+)
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+Prepare = Callable[[int], PreparedCell]
+
+
+def cells() -> tuple[BenchmarkCell, ...]:
+    """Front, selection, norm, up-projection and the whole, at every batch."""
+    up_bytes, row_bytes = 2 * HIDDEN * LATENT, 2 * (HIDDEN + LATENT)
+    kinds: list[tuple[str, str, str, Callable[[int], int], Prepare]] = [
+        ("selection", "OC-14", "any", lambda b: 4 * NUM_EXPERTS * (b + 1), _prepare_selection),
+        ("norm", "OC-17", "any", lambda b: 2 * LATENT * (2 * b + 1), _prepare_norm),
+        ("up", "OC-19", "any", lambda b: up_bytes + b * (row_bytes + 2 * HIDDEN), _prepare_up),
+    ]
+    for at, shape in enumerate(FRONTS):
+        weight_bytes = 2 * shape.num_outputs * HIDDEN
+        kinds.append(
+            (
+                f"front {shape.name}",
+                "OC-14, OC-15, OC-18",
+                shape.name,
+                partial(_bytes, weight_bytes),
+                partial(_prepare_front, shape),
+            )
+        )
+        others = weight_bytes + 2 * HIDDEN * shape.shared + up_bytes
+        kinds.append(
+            (
+                f"half {shape.name}",
+                "OC-14 to OC-19",
+                shape.name,
+                partial(_half_bytes, at, others),
+                partial(_prepare_half, at),
+            )
+        )
+    return tuple(
+        BenchmarkCell(
+            name=f"moe {name} batch={batch}",
+            family="moe_latent",
+            operator=operator,
+            rank_shape=rank_shape,
+            batch=batch,
+            bytes_moved=bytes_moved(batch),
+            prepare=partial(prepare, batch),
+        )
+        for name, operator, rank_shape, bytes_moved, prepare in kinds
+        for batch in BATCHES
+    )
+
+
+def _bytes(weight_bytes: int, batch: int) -> int:
+    return weight_bytes + batch * (4 * HIDDEN + 4 * NUM_EXPERTS)
+
+
+def _half_bytes(at: int, others: int, batch: int) -> int:
+    return others + routed_bytes(SHAPES[at], batch)
+
+
+def _draw(*size: int, scale: float = 1.0, seed: int = 0) -> Tensor:
+    gen = torch.Generator("cuda").manual_seed(seed)
+    return (torch.randn(*size, generator=gen, device="cuda") * scale).bfloat16()
+
+
+def _prepared(candidate: list[Callable[[], object]], torch_calls: list[Callable[[], object]]) -> PreparedCell:
+    candidate[0]()
+    torch.cuda.synchronize()
+    return PreparedCell(
+        candidate=candidate, baselines={"torch": torch_calls} if torch_calls else {}, missing={}
+    )
+
+
+def _prepare_front(shape: FrontShape, batch: int) -> PreparedCell:
+    x, copies = _draw(batch, HIDDEN), num_copies(2 * shape.num_outputs * HIDDEN)
+    weights = [_draw(shape.num_outputs, HIDDEN, scale=HIDDEN**-0.5, seed=i) for i in range(copies)]
+    buffer, out = front_buffer(weights[0]), x.new_empty(batch, shape.num_outputs)
+    return _prepared(
+        [partial(front, x, w, buffer=buffer) for w in weights],
+        [partial(torch.mm, x, w.T, out=out) for w in weights],
+    )
+
+
+def _prepare_selection(batch: int) -> PreparedCell:
+    logits, bias = _draw(batch, NUM_EXPERTS).float(), torch.zeros(NUM_EXPERTS, device="cuda")
+    ids, weights = _ids_and_weights(batch)
+
+    def stock() -> Tensor:
+        scores = logits.sigmoid()
+        chosen = scores.gather(1, (scores + bias).topk(TOP_K).indices)
+        return (chosen / chosen.sum(1, keepdim=True)).bfloat16()
+
+    return _prepared([partial(select_experts, logits, bias, ids=ids, weights=weights)] * 3, [stock] * 3)
+
+
+def _prepare_norm(batch: int) -> PreparedCell:
+    x, w = _draw(batch, LATENT), _draw(LATENT)
+    stock = partial(torch.nn.functional.rms_norm, x, (LATENT,), w, 1e-5)
+    return _prepared([partial(latent_norm, x, w, out=torch.empty_like(x))] * 3, [stock] * 3)
+
+
+def _prepare_up(batch: int) -> PreparedCell:
+    x, out, product = _draw(batch, LATENT), _draw(batch, HIDDEN), _draw(batch, HIDDEN)
+    weights = [
+        _draw(HIDDEN, LATENT, scale=LATENT**-0.5, seed=i) for i in range(num_copies(2 * HIDDEN * LATENT))
+    ]
+
+    def stock(w: Tensor) -> Tensor:
+        return out.add_(torch.mm(x, w.T, out=product))
+
+    return _prepared([partial(latent_up, x, w, out) for w in weights], [partial(stock, w) for w in weights])
+
+
+def _ids_and_weights(batch: int) -> tuple[Tensor, Tensor]:
+    ids = torch.empty(batch, TOP_K, dtype=torch.int32, device="cuda")
+    return ids, torch.empty(batch, TOP_K, dtype=torch.bfloat16, device="cuda")
+
+
+def _prepare_half(at: int, batch: int) -> PreparedCell:
+    """The seven kernels in their order; experts as the router of drawn weights chooses them."""
+    shape, experts = FRONTS[at], draw_weights(SHAPES[at])
+    fronts = [_draw(shape.num_outputs, HIDDEN, scale=HIDDEN**-0.5, seed=i) for i in range(4)]
+    w_down, w_up, w_norm = _draw(HIDDEN, shape.shared), _draw(HIDDEN, LATENT, scale=0.02), _draw(LATENT)
+    x, bias = _draw(batch, HIDDEN), torch.zeros(NUM_EXPERTS, device="cuda")
+    buffer, (ids, weights) = front_buffer(fronts[0]), _ids_and_weights(batch)
+    hidden, combined = x.new_empty(batch, TOP_K, SHAPES[at].intermediate), x.new_empty(batch, LATENT)
+    normed, out = torch.empty_like(combined), torch.empty_like(x)
+
+    def half(w_front: Tensor) -> None:
+        found = front(x, w_front, buffer=buffer)
+        select_experts(found.logits, bias, ids=ids, weights=weights)
+        routed_experts(found.latent, ids, weights, experts, hidden=hidden, out=combined)
+        shared_down(found.shared_hidden, w_down, out=out)
+        latent_norm(combined, w_norm, out=normed)
+        latent_up(normed, w_up, out)
+
+    return _prepared([partial(half, w) for w in fronts], [])

@@ -1,0 +1,163 @@
+"""Runs pure decode steps of vLLM's Kimi K3 text model: attention on our kernels, experts on vLLM's layers."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from vllm.config import CUDAGraphMode
+from vllm.distributed import get_tensor_model_parallel_world_size, tensor_model_parallel_all_reduce
+from vllm.forward_context import get_forward_context, is_forward_context_available
+from vllm.logger import init_logger
+from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
+from vllm.models.kimi_k3.nvidia.ops import attn_res
+
+from specialized_path.kernels.attn_res.launch import attn_res_after_attention, attn_res_before_attention
+from specialized_path.kernels.kda.launch import kda_decode
+from specialized_path.kernels.mla.launch import (
+    Q_RANK,
+    ROW,
+    mla_attention_partial,
+    mla_query,
+    mla_value_merged,
+)
+from specialized_path.kernels.projection.launch import project
+from specialized_path.kimi_k3.switch import MAX_BATCH
+from specialized_path.kimi_k3.weights import KdaLayer, Layer, MlaLayer, bind_layers
+from specialized_path.kimi_k3.workspace import Workspace, step_variants
+from specialized_path.runtime.limits import Limits
+from specialized_path.runtime.plan import StepPlan, StepPlanner
+
+logger = init_logger(f"vllm.{__name__}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartUpCost:
+    """What the path added to the start of the engine."""
+
+    compile_seconds: float
+    num_variants: int
+    workspace_bytes: int
+
+
+class K3Decode:
+    """Plans every step that reaches the model and runs those in scope; leaves the caches as vLLM's forward would.
+
+    Replays of a captured graph do not reach the model: `decisions` counts captures and eager steps.
+    """
+
+    def __init__(self, model: Any, max_context: int) -> None:
+        """Binds the loaded weights of vLLM's `KimiLinearModel`, allocates, and compiles every variant."""
+        self._model = model
+        self._layers = bind_layers(model)
+        num_heads = self._layers[0].w_o.shape[1] // 128
+        self._workspace = Workspace(self._layers, num_heads, max_context, self._layers[0].w_o.device)
+        start = time.perf_counter()
+        variants = step_variants(self._layers, num_heads)
+        for variant in variants.values():
+            variant.compiled()
+        self.start_up = StartUpCost(
+            compile_seconds=time.perf_counter() - start,
+            num_variants=len(variants),
+            workspace_bytes=self._workspace.num_bytes,
+        )
+        attentions = [layer.attention for layer in self._layers]
+        self._planner = StepPlanner(
+            kda_layers=tuple(a.module.prefix for a in attentions if isinstance(a, KdaLayer)),
+            mla_layers=tuple(a.module.layer_name for a in attentions if isinstance(a, MlaLayer)),
+            limits=Limits(max_num_reqs=MAX_BATCH, max_num_drafts=0, max_context_len=max_context),
+        )
+        self.decisions: Counter[str] = Counter()
+        logger.info("Kimi K3 decode steps on specialized_path's attention kernels: %s", self.start_up)
+
+    def plan(self, num_rows: int, has_token_ids: bool) -> StepPlan | None:
+        """Decides one step: the plan, or None for vLLM's forward; either is counted with its reason."""
+        reason, plan = self._decide(num_rows, has_token_ids)
+        if not self.decisions[reason]:
+            logger.info("Kimi K3 decode: first %s step, %d rows", reason, num_rows)
+        self.decisions[reason] += 1
+        return plan
+
+    def _decide(self, num_rows: int, has_token_ids: bool) -> tuple[str, StepPlan | None]:
+        if not is_forward_context_available():
+            return "no-metadata", None
+        context = get_forward_context()
+        if context.cudagraph_runtime_mode == CUDAGraphMode.PIECEWISE:
+            return "piecewise", None
+        plan = self._planner.plan(context.attn_metadata, num_rows, has_token_ids)
+        if plan.path == "plain":
+            return plan.reason, None
+        if plan.num_tokens != num_rows:
+            return "padded", None
+        return plan.reason, plan
+
+    def run(self, token_ids: Tensor) -> Tensor:
+        """Runs a planned step; [B] token ids to the hidden states [B, 7168] before the final norm."""
+        context, space, batch = get_forward_context(), self._workspace, len(token_ids)
+        prefix = self._model.embed_input_ids(token_ids)
+        blocks, delta = space.blocks[:batch], None
+        for layer in self._layers:
+            before, after = layer.before_attention, layer.after_attention
+            # vLLM's kernels lie in front, whose dependants may not start early.
+            x, _ = attn_res_before_attention(
+                prefix, blocks, delta, before.res_norm, before.res_proj, before.out_norm,
+                layer_idx=layer.layer_idx, out=space.hidden[:batch], prefix_out=prefix, use_pdl=False,
+            )  # fmt: skip
+            attn_out = self._attend(x, layer, context.attn_metadata, context.slot_mapping)
+            x, _ = attn_res_after_attention(
+                prefix, blocks, attn_out, after.res_norm, after.res_proj, after.out_norm,
+                layer_idx=layer.layer_idx, out=space.mlp_in[:batch], prefix_out=prefix,
+            )  # fmt: skip
+            delta = layer.mlp(x)
+        norm = self._model.output_attn_res_norm
+        return attn_res(
+            prefix, delta, blocks, norm.weight, self._model.output_attn_res_proj.weight.squeeze(0), None,
+            num_blocks=self._model.num_attn_res_blocks, block_write_idx=-1, eps=norm.variance_epsilon,
+            output_norm_eps=0.0,
+        )  # fmt: skip
+
+    def _attend(
+        self, x: Tensor, layer: Layer, metadata: Mapping[str, Any], slot_mapping: Mapping[str, Tensor]
+    ) -> Tensor:
+        batch, attention, space = len(x), layer.attention, self._workspace
+        projected = project(x, attention.w_in, out=space.projected(batch, attention.w_in.shape[0]))
+        if isinstance(attention, KdaLayer):
+            y = self._kda(projected, attention, metadata[attention.module.prefix])
+        else:
+            name = attention.module.layer_name
+            y = self._mla(projected, attention, metadata[name].decode, slot_mapping[name][:batch])
+        out = project(y, layer.w_o, out=space.attn_out[:batch])
+        return out if get_tensor_model_parallel_world_size() == 1 else tensor_model_parallel_all_reduce(out)
+
+    def _kda(self, projected: Tensor, layer: KdaLayer, metadata: Any) -> Tensor:
+        conv_state, state = layer.module.kv_cache[:2]
+        if not is_conv_state_dim_first():
+            conv_state = conv_state.transpose(-1, -2)
+        batch = len(projected)
+        slots = metadata.non_spec_state_indices_tensor[:batch]
+        return kda_decode(projected, layer.weights, conv_state, state, slots, out=self._workspace.y[:batch])
+
+    def _mla(self, projected: Tensor, layer: MlaLayer, decode: Any, slot_mapping: Tensor) -> Tensor:
+        batch, space, cache = len(projected), self._workspace, layer.module.kv_cache
+        query = mla_query(projected, layer.weights, cache, slot_mapping, out=space.query[:batch])
+        partial = space.partial(batch)
+        seq_lens = decode.seq_lens[:batch]
+        mla_attention_partial(query.unsqueeze(1), cache, decode.block_table[:batch], seq_lens, partial)
+        gate = projected[:, Q_RANK + ROW :]
+        return mla_value_merged(partial, layer.w_uv, gate, seq_lens, num_tokens=1, out=space.y[:batch])
+
+
+def build_decode(model: Any, max_context: int) -> K3Decode:
+    """Builds the decode path of a loaded model.
+
+    Raises:
+        RuntimeError: A CUDA graph is being captured: kernels cannot be compiled any more.
+    """
+    if torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("the first step of the model is a graph capture: the decode path was never built")
+    return K3Decode(model, max_context)

@@ -1,0 +1,71 @@
+"""Rank slices: shapes as one rank holds them, weights that are equal in every process, a divergence that can grow."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from examples.slice.agreement import divergences, place_divergence, summary
+from examples.slice.config import slice_config
+from examples.slice.weights import fill
+from specialized_path.kernels.projection.variants import SHAPES
+from specialized_path.kimi_k3.switch import _KDA_CONSTANTS, _MODEL_CONSTANTS
+
+
+@pytest.mark.parametrize(("tp", "rank"), [(8, "tp8"), (16, "tp16")])
+def test_a_slice_has_the_shapes_that_the_kernels_were_made_for(tp, rank):
+    heads = slice_config(tp, 5, 1024)["linear_attn_config"]["num_heads"]
+    rows = (4 * heads * 128 + 128 + heads + 15) // 16 * 16, 1536 + 576 + heads * 128
+    assert {shape.num_outputs for shape in SHAPES if shape.rank_shape == rank} == {*rows, 7168}
+
+
+def test_a_slice_has_the_constants_that_the_path_requires():
+    config = slice_config(8, 5, 1024)
+    assert {**config, **config["linear_attn_config"]}.items() >= (_MODEL_CONSTANTS | _KDA_CONSTANTS).items()
+
+
+def test_the_two_depths_differ_by_three_kda_layers_and_one_mla_layer():
+    deep, shallow = (slice_config(8, depth, 1024)["linear_attn_config"] for depth in (9, 5))
+    assert [len(deep[kind]) - len(shallow[kind]) for kind in ("kda_layers", "full_attn_layers")] == [3, 1]
+
+
+class _Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(64, bias=False)
+        self.o_proj = nn.Linear(64, 64, bias=False)
+        self.w13_weight_scale = nn.Parameter(torch.zeros(4, dtype=torch.uint8), requires_grad=False)
+
+
+def test_two_processes_would_draw_the_same_weights():
+    models = _Model(), _Model()
+    for model in models:
+        fill(model)
+    first, second = (model.state_dict() for model in models)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_weights_keep_the_size_of_what_they_multiply():
+    model = _Model()
+    fill(model)
+    assert model.o_proj(torch.randn(256, 64)).std().item() == pytest.approx(1, abs=0.2)
+
+
+def test_equal_places_do_not_diverge():
+    place = {"1": math.log(0.5), "2": math.log(0.25)}
+    assert place_divergence(place, place) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_mass_outside_the_common_tokens_counts():
+    assert place_divergence({"1": math.log(0.5), "2": math.log(0.4)}, {"1": math.log(0.9)}) > 0.3
+
+
+def test_a_place_that_is_not_a_number_spoils_the_summary():
+    good, bad = {"1": -0.5}, {"1": math.nan}
+    assert math.isnan(summary(divergences([[good, good]], [[good, bad]]))["mean"])
+
+
+def test_texts_of_different_length_are_not_compared():
+    with pytest.raises(ValueError):
+        divergences([[{"1": -0.5}]], [[]])

@@ -1,0 +1,260 @@
+"""Laws of judging cells: three outcomes, void before fast, and how often chance decides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import exp
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.model.words import Arm, Outcome, Verdict
+from perf_sweeps.analysis import Margins
+from perf_sweeps.block import Failure, MachineState, Visit
+from perf_sweeps.cell import Axes, Cell, Engine, Workload
+from perf_sweeps.simulated import Simulation
+from tests.perf_sweeps.sweeps import (
+    CODE,
+    decode_cells,
+    in_arm,
+    judge,
+    judge_one,
+    plan_of,
+    simulate,
+    with_visits,
+)
+
+PLAN = plan_of(decode_cells(4))
+GOOD = simulate(PLAN)
+CANDIDATE = Arm.CANDIDATE
+Change = Callable[[Visit], dict[str, Any]]
+
+
+def failure(**changed: Any) -> Failure:
+    return Failure.model_validate(
+        {
+            "sweep": PLAN.digest,
+            "cell": PLAN.cells[0].name,
+            "index": 5,
+            "cause": "engine",
+            "arm": CANDIDATE,
+            "message": "it died",
+            "recorded_at": "2026-01-01T00:00:00Z",
+        }
+        | changed
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratio", "outcome"),
+    [(0.9, Outcome.PASS), (1.0, Outcome.PASS), (1.03, Outcome.FAIL), (1.02, Outcome.INCONCLUSIVE)],
+)
+def test_a_cell_passes_fails_or_is_left_open_by_its_interval(ratio: float, outcome: Outcome) -> None:
+    assert judge_one(PLAN, simulate(PLAN, Simulation(ratio=ratio))).outcome is outcome
+
+
+def test_three_per_cent_slower_at_one_batch_of_six_is_found_there_and_nowhere_else() -> None:
+    plan = plan_of(decode_cells(1, 2, 4, 8, 16, 32), num_blocks=5)
+    result = judge(plan, simulate(plan, Simulation(ratios={8: 1.03})))
+    failed = [r.cell.batch for r in result.cells if r.outcome is Outcome.FAIL]
+    assert (failed, result.verdict) == ([8], Verdict.REJECT)
+
+
+def test_the_alarm_names_a_slow_cell_that_is_not_required() -> None:
+    cells = [c.model_copy(update={"is_required": c.batch == 1}) for c in decode_cells(1, 8)]
+    plan = plan_of(cells)
+    result = judge(plan, simulate(plan, Simulation(ratios={8: 1.03})))
+    assert (result.verdict, result.alarms) == (Verdict.ADMIT, (cells[1].name,))
+
+
+def test_a_drift_that_is_linear_in_time_moves_no_ratio() -> None:
+    steep = judge_one(PLAN, simulate(PLAN, Simulation(drift=0.05, noise=1e-6)))
+    assert steep.ratio is not None
+    assert steep.ratio.estimate == pytest.approx(1, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda _: {"output_lens": (8, 8, 8, 3)}, "another length"),
+        (lambda _: {"counted_tokens": 0}, "cached, or counted wrong"),
+        (lambda _: {"num_cached_tokens": 16}, "prefix cache"),
+        (lambda _: {"num_truncated": 1}, "cut short"),
+        (lambda _: {"num_answered": 3, "output_lens": (8,) * 3, "counted_tokens": 24}, "3 of 4 requests"),
+        (lambda _: {"decode_step_ms": None}, "nothing was timed"),
+        (lambda v: {"wall_s": v.duration_s + 9}, "harness's clock"),
+        (lambda v: {"wall_s": v.duration_s / 2}, "harness's clock"),
+        (in_arm(CANDIDATE, input_lens=(15,) * 4), "different token counts"),
+        (in_arm(CANDIDATE, specialized_share=0.5), "specialised path served 50%"),
+        (in_arm(Arm.BASELINE, specialized_share=1.0), "baseline: the specialised path served 100%"),
+        (in_arm(CANDIDATE, specialized_share=None), "nothing says which path"),
+    ],
+)
+def test_one_block_that_compares_nothing_makes_the_cell_void_however_fast_it_was(
+    change: Change, said: str
+) -> None:
+    blocks = simulate(PLAN, Simulation(ratio=0.5))
+    result = judge_one(PLAN, [*blocks[:-1], with_visits(blocks[-1], change)])
+    assert result.outcome is Outcome.INCONCLUSIVE
+    assert said in result.message
+
+
+def test_requests_that_only_the_candidate_loses_are_its_fault() -> None:
+    lost = with_visits(GOOD[0], in_arm(CANDIDATE, num_answered=3, num_failed=1))
+    assert judge_one(PLAN, [lost, *GOOD[1:]]).outcome is Outcome.FAIL
+
+
+def test_a_block_that_others_disturbed_is_dropped_whatever_its_time() -> None:
+    noisy = with_visits(
+        GOOD[0], in_arm(CANDIDATE, machine=MachineState(foreign_cpu_share=0.4), decode_step_ms=9.0)
+    )
+    result = judge_one(PLAN, [noisy, *GOOD[1:]])
+    assert result.outcome is Outcome.PASS
+    assert result.notes[0].startswith("block 0: others took 40%")
+
+
+def test_a_throttled_gpu_drops_its_block() -> None:
+    hot = with_visits(GOOD[0], lambda _: {"machine": MachineState(throttle_reasons=("sw_thermal_slowdown",))})
+    assert judge_one(PLAN, [hot, *GOOD[1:]]).ratio.n == 5  # type: ignore[union-attr]
+
+
+def test_a_neighbour_in_too_many_blocks_leaves_the_cell_open() -> None:
+    noisy = [with_visits(b, lambda _: {"machine": MachineState(foreign_cpu_share=0.4)}) for b in GOOD[:2]]
+    assert judge_one(PLAN, [*noisy, *GOOD[2:]]).outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("hit", [(1,), (2,), (1, 4), (2, 5)])
+def test_a_neighbour_whom_nobody_saw_in_the_middle_of_a_block_gives_no_false_verdict(
+    hit: tuple[int, ...],
+) -> None:
+    """The baseline is in the middle of blocks 1 and 4, the candidate of 2 and 5."""
+
+    def slowed(visit: Visit) -> dict[str, Any]:
+        return {"decode_step_ms": (visit.decode_step_ms or 0) * 1.4} if visit.position in (2, 3) else {}
+
+    blocks = [with_visits(b, slowed) if b.index in hit else b for b in GOOD]
+    assert judge_one(PLAN, blocks).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_biased_second_baseline_leaves_even_a_fast_candidate_open() -> None:
+    blocks = [
+        with_visits(
+            b, lambda v: {"decode_step_ms": v.decode_step_ms * 1.05} if v.arm is Arm.BASELINE_AGAIN else {}
+        )  # type: ignore[operator]
+        for b in simulate(PLAN, Simulation(ratio=0.5))
+    ]
+    assert "biased" in judge_one(PLAN, blocks).message
+
+
+def test_without_a_second_baseline_nothing_passes() -> None:
+    plan = plan_of(decode_cells(4), arms=(Arm.BASELINE, CANDIDATE))
+    assert judge_one(plan, simulate(plan)).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_noisy_machine_is_told_how_many_blocks_would_do() -> None:
+    result = judge_one(PLAN, simulate(PLAN, Simulation(noise=0.03)))
+    assert result.outcome is Outcome.INCONCLUSIVE
+    assert (result.blocks_needed or 0) > PLAN.num_blocks
+
+
+def test_a_cell_without_blocks_was_not_run_and_admits_nothing() -> None:
+    result = judge(PLAN, [])
+    assert (result.cells[0].outcome, result.verdict) == (Outcome.NOT_RUN, Verdict.UNDECIDED)
+
+
+def test_fewer_blocks_than_the_least_leave_the_cell_open() -> None:
+    assert judge_one(PLAN, GOOD[:4]).outcome is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("change", [{"sweep": "another"}, {"code_digest": "d" * 64}])
+def test_blocks_of_another_plan_or_of_other_code_count_for_nothing(change: dict[str, str]) -> None:
+    foreign = [b.model_copy(update=change) for b in GOOD]
+    assert judge_one(PLAN, foreign).outcome is Outcome.NOT_RUN
+
+
+def test_blocks_of_two_kinds_of_hardware_are_not_put_together() -> None:
+    moved = GOOD[0].model_copy(update={"hardware": "another"})
+    assert "different hardware" in judge_one(PLAN, [moved, *GOOD[1:]]).message
+
+
+def test_a_candidate_that_died_fails_though_the_block_was_measured_later() -> None:
+    assert judge_one(PLAN, [failure(), *GOOD]).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize("change", [{"arm": Arm.BASELINE}, {"arm": None}, {"cause": "measurement"}])
+def test_a_failure_that_is_not_the_candidates_leaves_the_cell_open(change: dict[str, Any]) -> None:
+    assert judge_one(PLAN, [*GOOD[:5], failure(**change)]).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_machine_that_was_lost_and_replaced_changes_nothing() -> None:
+    lost = failure(cause="infrastructure", arm=None)
+    assert judge_one(PLAN, [lost, *GOOD]) == judge_one(PLAN, GOOD)
+
+
+def test_percentiles_are_shown_only_where_the_requests_bear_them() -> None:
+    plan = plan_of(decode_cells(8))
+    result = judge_one(plan, simulate(plan))
+    assert set(result.ttft_ms) == {"p50", "p90"}
+    assert "p99 (299)" in result.notes[0]
+
+
+def speculative(accepted: float | None) -> Cell:
+    engine = Engine(draft_tokens=3, acceptance_length=accepted)
+    return Cell(workload=Workload.SPECULATIVE, batch=1, input_len=4, output_len=60, engine=engine)
+
+
+def test_acceptance_that_differs_between_arms_makes_a_speculative_cell_void() -> None:
+    plan = plan_of([speculative(3.0)])
+    blocks = [with_visits(b, in_arm(CANDIDATE, acceptance_length=3.2)) for b in simulate(plan)]
+    assert "acceptance lengths differ" in judge_one(plan, blocks).message
+
+
+def test_every_workload_has_a_time_of_its_own() -> None:
+    cells = Axes(
+        workloads=(Workload.PREFILL, Workload.MIXED, Workload.DECODE, Workload.AGENT),
+        batches=(2,),
+        shapes=((40, 16),),
+    ).cells()
+    plan = plan_of((*cells, speculative(2.0)))
+    levels = {
+        r.cell.workload: r.baseline_ms
+        for r in judge(plan, simulate(plan, Simulation(noise=0, drift=0))).cells
+    }
+    assert levels == pytest.approx(
+        {
+            Workload.PREFILL: 3.2,
+            Workload.MIXED: (3.2 + 15 * 1.2) / 32,
+            Workload.DECODE: 1.2,
+            Workload.AGENT: 1.2,
+            Workload.SPECULATIVE: 0.55,
+        }
+    )
+
+
+def test_a_candidate_at_the_margin_passes_no_more_often_than_alpha() -> None:
+    """300 sweeps of 7 blocks whose true ratio is the limit itself: chance passes some, at most 5 % of them."""
+    rng, margins = np.random.default_rng(7), Margins()
+    passes = 0
+    for _ in range(300):
+        logs = rng.normal(0, 0.006, (7, 6))
+        blocks = [
+            with_visits(
+                block,
+                lambda v, row=row: {
+                    "decode_step_ms": exp(row[v.position]) * (1.02 if v.arm is CANDIDATE else 1)
+                },
+            )
+            for block, row in zip(_seven(), logs, strict=True)
+        ]
+        passes += judge(SEVEN, blocks, margins).cells[0].outcome is Outcome.PASS
+    assert passes <= 26, "15 expected at most; 26 is 2.9 standard deviations above"
+
+
+SEVEN = plan_of(decode_cells(1), num_blocks=7)
+_BLOCKS = simulate(SEVEN)
+
+
+def _seven() -> list[Any]:
+    assert all(b.code_digest == CODE for b in _BLOCKS)
+    return _BLOCKS

@@ -1,0 +1,52 @@
+"""Laws of tables and prices: every cell a row, the frontier holds what nothing beats, prices add up."""
+
+from __future__ import annotations
+
+import pytest
+
+from perf_sweeps.presets import preset_cells
+from perf_sweeps.price import Rates, price_sweep, render_price
+from perf_sweeps.simulated import Simulation
+from perf_sweeps.tables import cell_rows, frontier_rows, growth_rows
+from tests.perf_sweeps.sweeps import decode_cells, judge, plan_of, simulate
+
+PLAN = plan_of(decode_cells(1, 2, 4))
+QUIET = Simulation(ratio=0.5, noise=1e-9, drift=0)
+RESULT = judge(PLAN, simulate(PLAN, QUIET))
+
+
+def test_every_cell_has_a_row_also_one_that_was_not_measured() -> None:
+    rows = cell_rows(judge(PLAN, []))
+    assert [(r["batch"], r["speedup"], r["outcome"]) for r in rows] == [
+        (b, None, "not_run") for b in (1, 2, 4)
+    ]
+
+
+def test_the_speed_up_is_the_inverse_of_the_ratio_and_lies_in_its_interval() -> None:
+    row = cell_rows(RESULT)[0]
+    assert row["speedup"] == pytest.approx(2, rel=1e-3)
+    assert row["speedup_low"] <= row["speedup"] <= row["speedup_high"]
+
+
+def test_a_point_that_another_batch_beats_in_both_is_not_on_the_frontier() -> None:
+    worse = judge(PLAN, simulate(PLAN, Simulation(ratio=1, ratios={2: 9.0}, noise=1e-9, drift=0)))
+    candidate = {r["batch"]: r["is_on_frontier"] for r in frontier_rows(worse) if r["arm"] == "candidate"}
+    assert candidate == {1: True, 2: False, 4: True}
+
+
+def test_growth_is_relative_to_the_smallest_batch_and_to_the_byte_floor_where_it_is_known() -> None:
+    rows = growth_rows(RESULT, floor_ms=0.5)
+    assert [r["baseline_growth"] for r in rows] == pytest.approx([1, 1.2 / 1.1, 1.4 / 1.1], rel=1e-3)
+    assert rows[0]["over_floor"] == pytest.approx(1.1, rel=1e-3)
+
+
+def test_a_price_is_visits_times_seconds_times_gpus_and_the_start_of_every_server() -> None:
+    cells = preset_cells("k3-article", None, "decode/tp8/b1/*")
+    price = price_sweep(plan_of(cells, num_blocks=10), Rates(start_s=60))
+    visit_s = 1 / 10_000 + 1024 / 193.3
+    assert price.start_gpu_minutes == pytest.approx(3 * 8)
+    assert price.gpu_minutes - price.start_gpu_minutes == pytest.approx(3 * 21 * visit_s * 8 / 60)
+
+
+def test_a_price_says_what_it_assumes() -> None:
+    assert "Assumed, not measured: 9 ms a step" in render_price(price_sweep(PLAN, Rates(step_ms=9)))
