@@ -52,6 +52,11 @@ TRANSPARENT = (Op.MOVE, Op.PART, Op.PACK)
 """Operations that put parts of values together, or take them apart."""
 
 
+def is_choice(node: Node) -> bool:
+    """Whether a value is one of two others, as a predicate says."""
+    return node.assign is not None and node.assign.op is Op.SELECT and node.assign.bits > 1
+
+
 def content_of(node: Node, args: tuple[int | Operand, ...], part: Part) -> list[tuple[int, Part]]:
     """The values, or parts of them, that a part of an assignment's result is made of; of a choice only what it chooses
     from."""
@@ -253,16 +258,21 @@ class Conditions:
                 (position, self.of_way(way, node.place) if way >= 0 else (), guards)
                 for position, way in enumerate(node.ways)
             ]
-        guard = self.guard(node.place)
-        if guard is None:
+        chosen = self._chosen_by(node) if is_choice(node) else self.guard(node.place)
+        if chosen is None:
             return [(position, (), guards) for position in range(len(node.parts))]
-        number, runs = guard
+        number, runs = chosen
         self._decided.add(number)
         return [
             (position, self.split(number, truth), guards | {(number, truth)})
             for position, truth in ((0, runs), (1, not runs))
             if (number, not truth) not in guards
         ]
+
+    def _chosen_by(self, node: Node) -> tuple[int, bool]:
+        """What holds when a choice is the first of its two."""
+        assert node.assign is not None
+        return self._expressions.of_operand(node.place, node.assign.args[2]), True
 
     def is_later(self, block: int, value: int) -> bool:
         """Whether a value is made only after ways met in `block`: there it stems from an earlier round."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.audit.conditions import Part, content_of
+from harness.audit.conditions import Part, content_of, is_choice
 from harness.audit.program import Instruction, Op, Register
 from harness.audit.values import Node, Origin, Values
 
@@ -51,7 +51,7 @@ class Contents:
             node = self._values.node(at[0])
             if not (node.register in self._registers or node.register.startswith("~")):
                 self._sources[at] = frozenset()
-            elif node.origin in (Origin.PHI, Origin.MERGE):
+            elif node.origin is not Origin.ASSIGN or is_choice(node):
                 self._sources[at] = frozenset((at,)) if self._carries_data(at) else frozenset()
             elif self.is_source(node):
                 self._sources[at] = frozenset((at,))

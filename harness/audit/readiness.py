@@ -12,8 +12,8 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
-from harness.audit.conditions import NO_GUARDS, Condition, Conditions, Guards, Looked, Part
-from harness.audit.contents import Content, Contents
+from harness.audit.conditions import NO_GUARDS, Condition, Conditions, Guards, Looked, Part, is_choice
+from harness.audit.contents import Contents
 from harness.audit.model import Model, Touch
 from harness.audit.program import Immediate, Instruction, Kind, Space
 from harness.audit.values import Node, Origin
@@ -213,12 +213,19 @@ class Readiness:
             kept |= frozenset(conditions)
             if not self._conditions.are_possible(kept):
                 continue
-            looked = self._through(state.known.looked, node, position, guards)
-            looked |= self._conditions.looked_at(conditions, guards)
-            for value, taken in state.path:
-                looked |= self._through(looked, self._values.node(value), taken, guards)
-            found.append(_Known(looked, guards, kept))
+            found.append(_Known(self._looked_along(state.path, kept, guards), guards, kept))
         return found
+
+    def _looked_along(self, path: _Path, conditions: frozenset[Condition], guards: Guards) -> Looked:
+        """What conditions have looked at, here and before each place of a path."""
+        looked = self._conditions.looked_at(tuple(conditions), guards)
+        for value, taken in path:
+            before = self._before(conditions, self._values.node(value), taken)
+            if before is None:
+                break
+            conditions = before
+            looked |= self._conditions.looked_at(tuple(conditions), guards)
+        return looked
 
     def _verdict(self, instruction: Instruction, state: _State, element: Element) -> Untested:
         """Undecided when some condition on the way depends on the read in a manner that is not followed, or when the
@@ -262,8 +269,10 @@ class Readiness:
                 path = state.path
             elif not self._is_round(node, position) and state.value not in dict(state.path):
                 path = (*state.path[-MAX_PATH:], (state.value, position))
-            sources = self._contents.sources_of((node.parts[position], state.part))
-            found += [_State(*s, known, False, path) for s in sources]
+            arrived = self._values.args(state.value)[position] if is_choice(node) else node.parts[position]
+            if isinstance(arrived, int):
+                sources = self._contents.sources_of((arrived, state.part))
+                found += [_State(*s, known, False, path) for s in sources]
         return found
 
     def _ways_to(self, known: _Known, node: Node) -> list[tuple[int, _Known]]:
@@ -279,8 +288,7 @@ class Readiness:
             kept |= self._relevant(conditions)
             if not self._conditions.are_possible(kept):
                 continue
-            looked = self._through(known.looked, node, position, guards)
-            looked |= self._conditions.looked_at(conditions, guards)
+            looked = self._conditions.looked_at((*kept, *conditions), guards)
             found.append((position, _Known(looked, guards, kept)))
         return found
 
@@ -319,20 +327,6 @@ class Readiness:
         graph = self._model.graph
         source = node.ways[position] if node.origin is Origin.PHI else -1
         return source >= 0 and graph.dominates(node.place, source)
-
-    def _through(self, looked: Looked, node: Node, position: int, guards: Guards) -> Looked:
-        """The same knowledge before ways met: what met there takes the values of this way."""
-        conditions, is_round = self._conditions, self._is_round(node, position)
-        found: set[Content] = set()
-        for value, part in looked:
-            other = self._values.node(value)
-            if node.origin is not Origin.PHI:
-                found |= conditions.look_value(value, part, None, guards, any_side=False)
-            elif other.origin is Origin.PHI and other.place == node.place:
-                found |= conditions.look_value(other.parts[position], part, None, guards, any_side=False)
-            elif not is_round or not conditions.is_later(node.place, value):
-                found.add((value, part))
-        return frozenset(found)
 
 
 def _meeting(node: Node) -> Meeting:

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from vllm.config import CUDAGraphMode
 from vllm.distributed import get_tensor_model_parallel_world_size, tensor_model_parallel_all_reduce
 from vllm.forward_context import get_forward_context, is_forward_context_available
 from vllm.logger import init_logger
@@ -27,6 +26,7 @@ from specialized_path.kernels.mla.launch import (
     mla_value_merged,
 )
 from specialized_path.kernels.projection.launch import project
+from specialized_path.kimi_k3.steps import decide_step
 from specialized_path.kimi_k3.switch import MAX_BATCH
 from specialized_path.kimi_k3.weights import KdaLayer, Layer, MlaLayer, bind_layers
 from specialized_path.kimi_k3.workspace import Workspace, step_variants
@@ -77,24 +77,12 @@ class K3Decode:
 
     def plan(self, num_rows: int, has_token_ids: bool) -> StepPlan | None:
         """Decides one step: the plan, or None for vLLM's forward; either is counted with its reason."""
-        reason, plan = self._decide(num_rows, has_token_ids)
+        context = get_forward_context() if is_forward_context_available() else None
+        reason, plan = decide_step(self._planner, context, num_rows, has_token_ids)
         if not self.decisions[reason]:
             logger.info("Kimi K3 decode: first %s step, %d rows", reason, num_rows)
         self.decisions[reason] += 1
         return plan
-
-    def _decide(self, num_rows: int, has_token_ids: bool) -> tuple[str, StepPlan | None]:
-        if not is_forward_context_available():
-            return "no-metadata", None
-        context = get_forward_context()
-        if context.cudagraph_runtime_mode == CUDAGraphMode.PIECEWISE:
-            return "piecewise", None
-        plan = self._planner.plan(context.attn_metadata, num_rows, has_token_ids)
-        if plan.path == "plain":
-            return plan.reason, None
-        if plan.num_tokens != num_rows:
-            return "padded", None
-        return plan.reason, plan
 
     def run(self, token_ids: Tensor) -> Tensor:
         """Runs a planned step; [B] token ids to the hidden states [B, 7168] before the final norm."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from harness.audit.program import Immediate, Op
+from harness.audit.program import Immediate, Op, Operand, Register
 from harness.audit.sass.draft import Draft, NotUnderstood
 from harness.audit.sass.operands import Literal, MachineOperand, MachineRegister, Word
 
@@ -74,10 +74,22 @@ def _translate_to_predicates(draft: Draft) -> None:
 
 
 def _translate_from_predicates(draft: Draft) -> None:
-    """`P2R R0, PR, R1, 0x7f` packs predicates into a register."""
+    """`P2R R0, PR, R1, 0x7f` packs the predicates that its mask names into a register, and keeps its other bits."""
     names = draft.define(draft.operand(0))
     args = tuple(draft.value(o) for o in draft.operands[2:] if not isinstance(o, Word))
-    draft.assign_wide(names, Op.OPAQUE, args)
+    mask = args[-1] if args else None
+    if draft.words or len(args) != 2 or not isinstance(mask, Immediate):
+        draft.assign_wide(names, Op.OPAQUE, args)
+        return
+    packed: Operand = args[0]
+    if packed != Immediate(0):
+        packed = draft.compute(Op.AND, (packed, Immediate(~mask.value)))
+    for number in (n for n in range(7) if mask.value >> n & 1):
+        predicate = Register(f"{'UP' if draft.root == 'UP2UR' else 'P'}{number}")
+        draft.uses.append(predicate.name)
+        bit = draft.compute(Op.SELECT, (Immediate(1 << number), Immediate(0), predicate))
+        packed = bit if packed == Immediate(0) else draft.compute(Op.OR, (packed, bit))
+    draft.assign_wide(names, Op.MOVE, (packed,))
 
 
 def _translate_barrier_result(draft: Draft) -> None:

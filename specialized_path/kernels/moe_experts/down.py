@@ -97,7 +97,7 @@ class DownKernel:
         if thread == 0:
             for stage in cutlass.range_constexpr(tactic.stages):
                 cute.arch.mbarrier_init(full + stage, 1)
-                cute.arch.mbarrier_init(empty + stage, tactic.tiles)
+                cute.arch.mbarrier_init(empty + stage, tactic.tiles * _WARP)
             cute.arch.mbarrier_init_fence()
         passes.clear(thread)
         place = thread * 16
@@ -165,9 +165,7 @@ class DownKernel:
             cute.arch.mbarrier_wait(full + stage, phase)
             codes = ring + stage * self.stage_bytes + tile * shape.down_tile_bytes
             block_products(found, mine, codes, blocks, 0, blocks, lane)
-            cute.arch.sync_warp()
-            if lane == 0:
-                cute.arch.mbarrier_arrive(full + tactic.stages + stage)
+            cute.arch.mbarrier_arrive(full + tactic.stages + stage)
             for i in cutlass.range_constexpr(2):
                 column = lane % 4 * 2 + i
                 if column < this.count:

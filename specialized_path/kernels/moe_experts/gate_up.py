@@ -3,7 +3,8 @@
 Work is counted in tiles of 16 weight rows (eight of gate, the eight of up beside them) over all of K, and divides
 evenly among the CTAs. One warp copies tiles into a ring, one bulk copy each; `k_warps` warps share each tile's K, with
 their part of the pass's activations in registers for as long as the pass lasts; one more warp adds their sums in order,
-applies the activation and stores.
+applies the activation and stores. Every lane arrives for itself: what it has read or stored is then ordered by its own
+arrival, and by no assumption about where the other lanes of its warp are.
 """
 
 from __future__ import annotations
@@ -91,10 +92,10 @@ class GateUpKernel:
         if thread == 0:
             for stage in cutlass.range_constexpr(tactic.stages):
                 cute.arch.mbarrier_init(full + stage, 1)
-                cute.arch.mbarrier_init(empty + stage, tactic.k_warps)
+                cute.arch.mbarrier_init(empty + stage, tactic.k_warps * _WARP)
             for buffer in cutlass.range_constexpr(_SUM_BUFFERS):
-                cute.arch.mbarrier_init(summed + buffer, tactic.k_warps)
-                cute.arch.mbarrier_init(taken + buffer, 1)
+                cute.arch.mbarrier_init(summed + buffer, tactic.k_warps * _WARP)
+                cute.arch.mbarrier_init(taken + buffer, _WARP)
             cute.arch.mbarrier_init_fence()
         passes.clear(thread)
         cute.arch.sync_threads()
@@ -169,15 +170,11 @@ class GateUpKernel:
             cute.arch.mbarrier_wait(full + stage, phase)
             codes = ring + stage * self.shape.gate_up_tile_bytes
             block_products(found, mine, codes, self.shape.gate_up_blocks, warp * blocks, blocks, lane)
-            cute.arch.sync_warp()
-            if lane == 0:
-                cute.arch.mbarrier_arrive(empty + stage)
+            cute.arch.mbarrier_arrive(empty + stage)
             cute.arch.mbarrier_wait(taken + buffer, turn)
             place = sums + buffer * self.sum_bytes + (warp * _WARP + lane) * 16
             ops.store_shared_sums(place, [found[i] for i in range(4)])
-            cute.arch.sync_warp()
-            if lane == 0:
-                cute.arch.mbarrier_arrive(summed + buffer)
+            cute.arch.mbarrier_arrive(summed + buffer)
             stage += 1
             if stage == tactic.stages:
                 stage, phase = Int32(0), phase ^ 1
@@ -208,9 +205,7 @@ class GateUpKernel:
             for k_warp in cutlass.range_constexpr(1, self.tactic.k_warps):
                 more = ops.load_shared_sums(place + k_warp * (_WARP * 16))
                 totals = tuple(a + b for a, b in zip(totals, more, strict=True))
-            cute.arch.sync_warp()
-            if lane == 0:
-                cute.arch.mbarrier_arrive(taken + buffer)
+            cute.arch.mbarrier_arrive(taken + buffer)
             row = tile % tiles * GATED_ROWS + lane // 4
             for i in cutlass.range_constexpr(2):
                 column = lane % 4 * 2 + i

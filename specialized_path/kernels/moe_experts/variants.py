@@ -100,7 +100,7 @@ def gate_up_variant(shape: ExpertShape, tactic: GateUpTactic) -> ExpertsVariant:
         batches=(1, MAX_TOKENS),
         roles=GATE_UP_ROLES,
         build=partial(build_gate_up, shape, tactic),
-        # With 16 warps ptxas takes 64 registers and keeps six words in local memory; that is the form that was timed.
+        # With 16 warps ptxas takes 64 registers and keeps some words in local memory; that is the form that was timed.
         allowed_spill_bytes=24 if tactic.threads == 512 else 0,
     )
     return ExpertsVariant(shape=shape, tactic=tactic, kernel=kernel)

@@ -69,7 +69,8 @@ class SelectionKernel:
         device.wait_for_dependencies()
         device.release_dependents()
         logit = ops.load_float(logits.toint() + (Int64(token) * NUM_EXPERTS + thread) * 4)
-        score = ops.divide(Float32(1.0), device.exp(-logit) + Float32(1.0))
+        tail = device.exp(device.select(logit < Float32(0.0), logit, -logit))
+        score = ops.divide(device.select(logit < Float32(0.0), tail, 1.0), tail + Float32(1.0))
         key = _ordered(score + my_bias)
         largest = _warp_max(key)
         if lane == 0:

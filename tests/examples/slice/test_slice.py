@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from examples.slice.__main__ import DEPTHS, one_by_one, schedules
 from examples.slice.agreement import divergences, place_divergence, summary
+from examples.slice.arm import _union
 from examples.slice.config import slice_config
 from examples.slice.weights import fill
 from specialized_path.kernels.projection.variants import SHAPES
@@ -26,8 +28,9 @@ def test_a_slice_has_the_constants_that_the_path_requires():
 
 
 def test_the_two_depths_differ_by_three_kda_layers_and_one_mla_layer():
-    deep, shallow = (slice_config(8, depth, 1024)["linear_attn_config"] for depth in (9, 5))
-    assert [len(deep[kind]) - len(shallow[kind]) for kind in ("kda_layers", "full_attn_layers")] == [3, 1]
+    deep, shallow = (slice_config(8, depth, 1024)["linear_attn_config"] for depth in DEPTHS[::-1])
+    more = [set(deep[kind]) - set(shallow[kind]) for kind in ("kda_layers", "full_attn_layers")]
+    assert more == [{6, 7, 9}, {8}]
 
 
 class _Model(nn.Module):
@@ -61,11 +64,23 @@ def test_the_mass_outside_the_common_tokens_counts():
     assert place_divergence({"1": math.log(0.5), "2": math.log(0.4)}, {"1": math.log(0.9)}) > 0.3
 
 
-def test_a_place_that_is_not_a_number_spoils_the_summary():
-    good, bad = {"1": -0.5}, {"1": math.nan}
-    assert math.isnan(summary(divergences([[good, good]], [[good, bad]]))["mean"])
+def test_a_place_that_is_not_a_number_spoils_the_whole_summary():
+    found = summary([*divergences([[{"1": -0.5}]], [[{"1": math.nan}]]), 0.1, 0.2])
+    assert all(math.isnan(found[name]) for name in ("mean", "p99", "max"))
 
 
 def test_texts_of_different_length_are_not_compared():
     with pytest.raises(ValueError):
         divergences([[{"1": -0.5}]], [[]])
+
+
+def test_time_in_which_kernels_overlap_counts_once():
+    assert _union([(0, 10, "a"), (5, 8, "b"), (20, 30, "c"), (25, 40, "d")]) == 30
+
+
+def test_one_by_one_keeps_the_requests_and_never_lets_two_meet():
+    arrivals = schedules()["hand-over"]
+    apart = one_by_one(arrivals)
+    ends = [step + prompt // 8192 + 1 + count for step, prompt, _, count in apart]
+    is_apart = all(end <= later[0] for end, later in zip(ends, apart[1:], strict=False))
+    assert (is_apart, [request[1:] for request in apart]) == (True, [request[1:] for request in arrivals])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from harness.audit.audit import audit_kernels
 from harness.audit.cfg import Graph
 from harness.audit.decide import AuditResult, Decision
+from harness.audit.expressions import Expressions
 from harness.audit.program import Effect, Kernel, Kind, Op, Order, Scope, Space
 from harness.audit.ptx import read_ptx
 from harness.audit.resources import measure_resources
@@ -226,6 +227,14 @@ def test_a_guarded_use_sees_the_value_made_under_its_guard() -> None:
     (term,) = load.accesses[0].address.terms
     copy = next(i for i in kernel.instructions if getattr(term, "name", "") in i.defs)
     assert (copy.predicate, copy.assigns[-1].op) == (None, Op.ADD)
+
+
+def test_a_predicate_that_was_kept_in_a_register_is_the_same_when_it_is_back() -> None:
+    kernel = made(
+        "ISETP.EQ.AND P3, PT, R4, 0x5, PT", "P2R R6, PR, RZ, 0x8", "ISETP.NE.AND P1, PT, R6, RZ, PT", "EXIT"
+    )
+    expressions = Expressions(Values(Graph(kernel)))
+    assert expressions.of_register(3, "P1") == expressions.of_register(3, "P3")
 
 
 def test_a_truth_table_of_and_is_and() -> None:
