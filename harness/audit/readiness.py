@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from harness.audit.conditions import NO_GUARDS, Condition, Conditions, Guards, Looked, Part, is_choice
-from harness.audit.contents import Contents
+from harness.audit.contents import Content, Contents
 from harness.audit.model import Model, Touch
 from harness.audit.program import Immediate, Instruction, Kind, Space
 from harness.audit.values import Node, Origin
@@ -213,19 +213,12 @@ class Readiness:
             kept |= frozenset(conditions)
             if not self._conditions.are_possible(kept):
                 continue
-            found.append(_Known(self._looked_along(state.path, kept, guards), guards, kept))
+            looked = self._through(state.known.looked, state.known.conditions, node, position, guards)
+            looked |= self._conditions.looked_at(conditions, guards)
+            for value, taken in state.path:
+                looked |= self._through(looked, kept, self._values.node(value), taken, guards)
+            found.append(_Known(looked, guards, kept))
         return found
-
-    def _looked_along(self, path: _Path, conditions: frozenset[Condition], guards: Guards) -> Looked:
-        """What conditions have looked at, here and before each place of a path."""
-        looked = self._conditions.looked_at(tuple(conditions), guards)
-        for value, taken in path:
-            before = self._before(conditions, self._values.node(value), taken)
-            if before is None:
-                break
-            conditions = before
-            looked |= self._conditions.looked_at(tuple(conditions), guards)
-        return looked
 
     def _verdict(self, instruction: Instruction, state: _State, element: Element) -> Untested:
         """Undecided when some condition on the way depends on the read in a manner that is not followed, or when the
@@ -288,7 +281,8 @@ class Readiness:
             kept |= self._relevant(conditions)
             if not self._conditions.are_possible(kept):
                 continue
-            looked = self._conditions.looked_at((*kept, *conditions), guards)
+            looked = self._through(known.looked, known.conditions, node, position, guards)
+            looked |= self._conditions.looked_at(conditions, guards)
             found.append((position, _Known(looked, guards, kept)))
         return found
 
@@ -327,6 +321,30 @@ class Readiness:
         graph = self._model.graph
         source = node.ways[position] if node.origin is Origin.PHI else -1
         return source >= 0 and graph.dominates(node.place, source)
+
+    def _through(
+        self,
+        looked: Looked,
+        known: frozenset[Condition],
+        node: Node,
+        position: int,
+        guards: Guards,
+    ) -> Looked:
+        """The same knowledge before ways met: what met there takes the values of this way, and the outcome that a
+        condition gives it."""
+        conditions, is_round = self._conditions, self._is_round(node, position)
+        outcomes = {c.number: c.truth for c in known}
+        found: set[Content] = set()
+        for value, part in looked:
+            other = self._values.node(value)
+            outcome = outcomes.get(self._model.expressions.of_value(value)) if part is None else None
+            if node.origin is not Origin.PHI:
+                found |= conditions.look_value(value, part, outcome, guards, any_side=False)
+            elif other.origin is Origin.PHI and other.place == node.place:
+                found |= conditions.look_value(other.parts[position], part, outcome, guards, any_side=False)
+            elif not is_round or not conditions.is_later(node.place, value):
+                found.add((value, part))
+        return frozenset(found)
 
 
 def _meeting(node: Node) -> Meeting:

@@ -120,8 +120,12 @@ def test_a_throttled_gpu_drops_its_block() -> None:
 
 
 def test_a_neighbour_in_too_many_blocks_leaves_the_cell_open() -> None:
-    noisy = [with_visits(b, lambda _: {"machine": MachineState(foreign_cpu_share=0.4)}) for b in GOOD[:2]]
-    assert judge_one(PLAN, [*noisy, *GOOD[2:]]).outcome is Outcome.INCONCLUSIVE
+    """Three of nine: enough are left for an interval, and it is not to be trusted."""
+    plan = plan_of(decode_cells(4), num_blocks=9)
+    blocks = simulate(plan)
+    noise = MachineState(foreign_cpu_share=0.4)
+    noisy = [with_visits(b, lambda _: {"machine": noise}) for b in blocks[:3]]
+    assert judge_one(plan, [*noisy, *blocks[3:]]).outcome is Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("hit", [(1,), (2,), (1, 4), (2, 5)])
@@ -161,6 +165,11 @@ def test_a_noisy_machine_is_told_how_many_blocks_would_do() -> None:
 def test_a_cell_without_blocks_was_not_run_and_admits_nothing() -> None:
     result = judge(PLAN, [])
     assert (result.cells[0].outcome, result.verdict) == (Outcome.NOT_RUN, Verdict.UNDECIDED)
+
+
+def test_a_sweep_that_requires_no_cell_admits_nothing() -> None:
+    plan = plan_of([c.model_copy(update={"is_required": False}) for c in decode_cells(4)])
+    assert judge(plan, simulate(plan)).verdict is Verdict.UNDECIDED
 
 
 def test_fewer_blocks_than_the_least_leave_the_cell_open() -> None:

@@ -154,7 +154,7 @@ def public(at: int, length: int, ids: list[int], output: int = 10) -> str:
 
 def test_requests_that_go_on_from_one_prompt_become_the_turns_of_one_conversation() -> None:
     text = "\n".join(
-        [public(1000, 1100, [1, 2, 3]), public(1500, 600, [9, 8]), public(4000, 1700, [1, 2, 4, 5])]
+        [public(1000, 1100, [1, 2, 3]), public(1500, 1600, [9, 8, 7, 6]), public(4000, 1700, [1, 2, 4, 5])]
     )
     first, other = convert_requests(text)
     assert [(t.added_tokens, t.output_tokens, t.pause_s) for t in first.turns] == [
