@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from harness.kernels.records import BenchRun, CellRecord, Machine, TuneRun, TuningChoice
 from harness.kernels.subject import KernelRunError, KernelSubject
 from harness.kernels.timing import utc_now
-from harness.model.errors import ConfigurationError
 
 
 def run_bench(subject: KernelSubject, match: str, rounds: int) -> BenchRun:
@@ -15,56 +15,54 @@ def run_bench(subject: KernelSubject, match: str, rounds: int) -> BenchRun:
 
     Raises:
         ConfigurationError: no cell matches.
+        MachineGapError: there is no GPU.
         KernelRunError: the subject's process ended badly before its first cell; what it had timed is kept otherwise.
     """
-    cells: list[CellRecord] = []
-    facts: dict[str, Any] = {}
-
-    def take(line: dict[str, Any]) -> None:
-        if "cell" in line:
-            cells.append(CellRecord(**line["cell"]))
-        else:
-            facts.update(line)
-
-    launches = subject.section.launches or ""
-    options = ["--match", match, "--rounds", str(rounds), "--launches", launches]
-    stopped_by = ""
-    try:
-        subject.work("bench", "benchmarks", take, options)
-    except KernelRunError as error:
-        if not cells:
-            raise
-        stopped_by = str(error)
-    if not cells:
-        raise ConfigurationError("no-cells", f"No benchmark cell matches {match!r}.")
+    launches = ["--launches", subject.section.launches or ""]
+    cells, facts, stopped_by = _work(subject, ("bench", "benchmarks", "cell"), match, rounds, launches)
     return BenchRun(
         recorded_at=utc_now(),
         machine=Machine(**facts["machine"]),
         copy_bytes_per_second=facts["copy_bytes_per_second"],
-        cells=tuple(cells),
+        cells=tuple(CellRecord(**cell) for cell in cells),
         stopped_by=stopped_by,
     )
 
 
 def run_tune(subject: KernelSubject, match: str, rounds: int) -> TuneRun:
-    """Times every choice of the tasks that match, and lets the subject save the fastest of each."""
-    choices: list[TuningChoice] = []
-    facts: dict[str, Any] = {}
+    """Times every choice of the tasks that match, and lets the subject save the fastest of each.
 
-    def take(line: dict[str, Any]) -> None:
-        if "choice" in line:
-            choices.append(TuningChoice(**line["choice"]))
-        else:
-            facts.update(line)
-
-    subject.work("tune", "tuning", take, ["--match", match, "--rounds", str(rounds)])
-    if not choices:
-        raise ConfigurationError(
-            "no-tasks", f"No tuning task matches {match!r}, or none of their choices runs."
-        )
+    Raises:
+        As `run_bench`, of tasks.
+    """
+    choices, facts, stopped_by = _work(subject, ("tune", "tuning", "choice"), match, rounds)
     return TuneRun(
         recorded_at=utc_now(),
         machine=Machine(**facts["machine"]),
-        choices=tuple(choices),
-        saved=facts["saved"],
+        choices=tuple(TuningChoice(**choice) for choice in choices),
+        saved=facts.get("saved", ""),
+        stopped_by=stopped_by,
     )
+
+
+def _work(
+    subject: KernelSubject, what: tuple[str, str, str], match: str, rounds: int, options: Sequence[str] = ()
+) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
+    """Results of one action, facts of the run, and what ended it early; `what` is action, manifest key, result."""
+    action, key, result = what
+    results: list[dict[str, Any]] = []
+    facts: dict[str, Any] = {}
+
+    def take(line: dict[str, Any]) -> None:
+        if result in line:
+            results.append(line[result])
+        else:
+            facts.update(line)
+
+    try:
+        subject.work(action, key, take, ["--match", match, "--rounds", str(rounds), *options])
+    except KernelRunError as error:
+        if not results:
+            raise
+        return results, facts, str(error)
+    return results, facts, ""

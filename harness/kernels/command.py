@@ -41,28 +41,45 @@ def list_(**options: Any) -> CommandResult:
 
 @kernels.command("compile", epilog=_EPILOG)
 @_subject_options
+@_match
 @click.option("--arch", "arches", multiple=True, help="Only this architecture; repeatable.")
 @click.option("--jobs", type=click.IntRange(min=1), show_default="the cores", help="Compilations at a time.")
 @click.option("--no-cache", is_flag=True, help="Compile what an earlier run has compiled as well.")
 @output_options
-def compile_(arches: tuple[str, ...], jobs: int | None, no_cache: bool, **options: Any) -> CommandResult:
-    """Compile every variant for every architecture, without a GPU."""
+def compile_(
+    match: str, arches: tuple[str, ...], jobs: int | None, no_cache: bool, **options: Any
+) -> CommandResult:
+    """Compile every variant for every architecture, without a GPU.
+
+    Entry points that can give none of the variants of --match, by `variants` in the manifest, are left out.
+    """
     from harness.kernels.commands import compile_variants
 
     return compile_variants(
-        arches=arches, jobs=jobs or 0, uses_cache=not no_cache, output=output(options), **_subject(options)
+        match=match,
+        arches=arches,
+        jobs=jobs or 0,
+        uses_cache=not no_cache,
+        output=output(options),
+        **_subject(options),
     )
 
 
 @kernels.command("test", epilog=_EPILOG, context_settings={"ignore_unknown_options": True})
 @_subject_options
+@click.option(
+    "--match", default="*", show_default=True, help="Variants that the tests must launch, as a glob."
+)
 @output_options
 @click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
-def test(pytest_args: tuple[str, ...], **options: Any) -> CommandResult:
-    """Run the kernels' tests and record what each launched; further arguments go to pytest."""
+def test(match: str, pytest_args: tuple[str, ...], **options: Any) -> CommandResult:
+    """Run the kernels' tests and record what each launched; further arguments go to pytest.
+
+    Arguments that select tests (-k, -m) want a --match that names the variants of that selection.
+    """
     from harness.kernels.commands import run_kernel_tests
 
-    return run_kernel_tests(pytest_args=pytest_args, output=output(options), **_subject(options))
+    return run_kernel_tests(match=match, pytest_args=pytest_args, output=output(options), **_subject(options))
 
 
 @kernels.command("bench", epilog=_EPILOG)

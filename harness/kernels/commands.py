@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar, cast
+
+import click
 
 from harness.kernels import rendering
 from harness.kernels.bench_run import run_bench, run_tune
@@ -16,7 +19,7 @@ from harness.kernels.records import (
     KernelTestRun,
     TuneRun,
 )
-from harness.kernels.subject import load_subject
+from harness.kernels.subject import KernelSubject, load_subject
 from harness.kernels.tests_run import run_tests
 from harness.model.errors import ConfigurationError
 from harness.model.kernels import ARCHES, Arch
@@ -29,7 +32,7 @@ R = TypeVar("R", bound=Record)
 
 def list_variants(*, manifest: Path, python: Path, out: Path | None, output: OutputOptions) -> CommandResult:
     """Every variant of the inventory."""
-    run = InventoryRun(variants=load_subject(manifest, python).inventory())
+    run = InventoryRun(variants=_subject(manifest, python, out).inventory())
     return _result(run, lambda r: rendering.render_inventory(r.variants), ExitCode.ADMIT, out, output)
 
 
@@ -39,6 +42,7 @@ def compile_variants(
     python: Path,
     out: Path | None,
     output: OutputOptions,
+    match: str,
     arches: Sequence[str],
     jobs: int,
     uses_cache: bool,
@@ -50,8 +54,8 @@ def compile_variants(
             "unknown-arch", f"--arch: got {unknown[0]}, expected one of {', '.join(ARCHES)}"
         )
     wanted = cast(Sequence[Arch], arches)
-    subject = load_subject(manifest, python)
-    run = run_compile(subject, wanted, jobs=jobs, uses_cache=uses_cache, quiet=output.quiet)
+    subject = _subject(manifest, python, out)
+    run = run_compile(subject, wanted, match=match, jobs=jobs, uses_cache=uses_cache, quiet=output.quiet)
     return _result(run, rendering.render_compile, compile_code(run), out, output)
 
 
@@ -68,10 +72,11 @@ def run_kernel_tests(
     python: Path,
     out: Path | None,
     output: OutputOptions,
+    match: str,
     pytest_args: Sequence[str],
 ) -> CommandResult:
     """The tests' outcomes and variant coverage."""
-    run = run_tests(load_subject(manifest, python), pytest_args)
+    run = run_tests(_subject(manifest, python, out), pytest_args, match)
     return _result(run, rendering.render_tests, tests_code(run), out, output)
 
 
@@ -89,7 +94,7 @@ def bench_cells(
     *, manifest: Path, python: Path, out: Path | None, output: OutputOptions, match: str, rounds: int
 ) -> CommandResult:
     """Times; a lost cell is shown, and is no fault by itself."""
-    run = run_bench(load_subject(manifest, python), match, rounds)
+    run = run_bench(_subject(manifest, python, out), match, rounds)
     return _result(run, rendering.render_bench, bench_code(run), out, output)
 
 
@@ -103,15 +108,45 @@ def tune_tables(
     *, manifest: Path, python: Path, out: Path | None, output: OutputOptions, match: str, rounds: int
 ) -> CommandResult:
     """The fastest choices, saved by the subject."""
-    run: TuneRun = run_tune(load_subject(manifest, python), match, rounds)
-    return _result(run, rendering.render_tune, ExitCode.ADMIT, out, output)
+    run = run_tune(_subject(manifest, python, out), match, rounds)
+    return _result(run, rendering.render_tune, tune_code(run), out, output)
+
+
+def tune_code(run: TuneRun) -> ExitCode:
+    """3 when no choice of a task ran, or the run ended early."""
+    is_open = bool(run.stopped_by) or any(choice.chosen is None for choice in run.choices)
+    return ExitCode.UNDECIDED if is_open else ExitCode.ADMIT
+
+
+def _subject(manifest: Path, python: Path, out: Path | None) -> KernelSubject:
+    """The subject, once it is known that the record can be written: a run may take minutes of a GPU."""
+    if out is not None:
+        _check_writable(out)
+    return load_subject(manifest, python)
+
+
+def _check_writable(out: Path) -> None:
+    """Raises ConfigurationError where the file cannot be opened; leaves no file that was not there."""
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        was_there = os.path.lexists(out)
+        out.open("a").close()
+        if not was_there:
+            out.unlink()
+    except OSError as error:
+        raise ConfigurationError("out", f"--out: {out} cannot be written: {error.strerror}") from error
 
 
 def _result(
     run: R, render: Callable[[R], str], code: ExitCode, out: Path | None, output: OutputOptions
 ) -> CommandResult:
-    text = run.model_dump_json(indent=1)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text + "\n", encoding="utf-8")
-    return CommandResult(text=text if output.format == "json" else render(run), exit_code=code)
+    record = run.model_dump_json(indent=1)
+    text = record if output.format == "json" else render(run)
+    try:
+        if out is not None:
+            out.write_text(record + "\n", encoding="utf-8")
+    except OSError as error:
+        # The result is there and may have cost a GPU: it is shown all the same.
+        click.echo(f"error[out]: --out: {out} was not written: {error.strerror}", err=True)
+        return CommandResult(text=text, exit_code=ExitCode.HARNESS)
+    return CommandResult(text=text, exit_code=code)

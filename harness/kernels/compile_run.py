@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 from harness.audit.pool import available_cores
 from harness.audit.progress import ProgressBar
@@ -17,26 +18,34 @@ from harness.model.kernels import Arch
 
 
 def run_compile(
-    subject: KernelSubject, arches: Sequence[Arch], *, jobs: int, uses_cache: bool, quiet: bool
+    subject: KernelSubject, arches: Sequence[Arch], *, match: str, jobs: int, uses_cache: bool, quiet: bool
 ) -> CompileRun:
-    """Compiles all entry points and reads registers, local memory and shared memory off the cubins."""
+    """Compiles the entry points and reads registers, local memory and shared memory off the cubins.
+
+    With a glob for the variants, entry points that give none of them are left out; others compile all of theirs, and
+    the record holds what the glob names.
+    """
     started = time.monotonic()
-    inventory = {variant.name: variant for variant in subject.inventory()}
-    requests = subject.requests(arches)
+    inventory = {variant.name: variant for variant in subject.inventory(match)}
+    requests = subject.requests(arches, None if match == "*" else tuple(inventory))
     cache = KernelCache(root=user_cache()) if uses_cache else None
     compiler = Compiler(python=subject.python, jobs=jobs or available_cores(), cache=cache)
     with ProgressBar("compiling", len(requests), quiet=quiet) as bar:
         outcomes = compiler.run(
             requests, lambda _done, _all, o: bar.advance(f"{o.request.entry} ({o.request.arch})")
         )
-    kernels = [kernel for outcome in outcomes for kernel in compiled_kernels(outcome, inventory)]
-    made = {(kernel.variant, kernel.arch) for kernel in kernels}
-    wanted = {request.arch for request in requests}
-    missing = [
-        f"{name} ({arch})" for name in inventory for arch in sorted(wanted) if (name, arch) not in made
+    kernels = [
+        kernel
+        for outcome in outcomes
+        for kernel in compiled_kernels(outcome, inventory)
+        if fnmatchcase(kernel.variant, match)
     ]
+    made = {(kernel.variant, kernel.arch) for kernel in kernels}
+    wanted = sorted({request.arch for request in requests})
+    missing = [f"{name} ({arch})" for name in inventory for arch in wanted if (name, arch) not in made]
     return CompileRun(
         recorded_at=utc_now(),
+        match=match,
         seconds=round(time.monotonic() - started, 1),
         kernels=tuple(kernels),
         missing=tuple(missing),

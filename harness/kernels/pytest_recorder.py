@@ -20,6 +20,11 @@ _REPORTS = pytest.StashKey[dict[str, pytest.TestReport]]()
 _PHASES = ("setup", "call", "teardown")
 
 
+def pytest_configure() -> None:
+    """Leaves a sign that pytest has begun."""
+    Path(os.environ[OUT]).touch()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Counts the launches of one test, set-up and tear-down included, and writes its line."""

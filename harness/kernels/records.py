@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from harness.model.kernels import Arch
 from harness.model.record import Record
@@ -58,10 +58,12 @@ class CompileRun(Record):
 
     schema_version: Literal[1] = 1
     recorded_at: str
+    match: str = "*"
+    """The variants that it is about, as a glob."""
     seconds: float
     kernels: tuple[CompiledKernel, ...]
     missing: tuple[str, ...]
-    """Variants of the inventory that gave no kernel, with the architecture."""
+    """Variants of the inventory, of those that match, that gave no kernel, with the architecture."""
     failures: tuple[str, ...]
     """Entry points that did not end well, and why."""
 
@@ -100,9 +102,11 @@ class KernelTestRun(Record):
     recorded_at: str
     command: tuple[str, ...]
     exit_status: int
+    match: str = "*"
+    """The variants that the tests are held against, as a glob."""
     tests: tuple[KernelTest, ...]
     never_launched: tuple[str, ...]
-    """Variants of the inventory that no passed test launched."""
+    """Variants of the inventory, of those that match, that no passed test launched."""
 
 
 class Timing(Record):
@@ -163,9 +167,17 @@ class TuningChoice(Record):
     """What was timed for one task, fastest first."""
 
     task: str
-    chosen: str
+    chosen: str | None
+    """None: no choice ran, and the subject's table keeps what it had."""
     timings: dict[str, Timing]
     failures: dict[str, str]
+    """Why a choice, or `prepare()` before all of them, did not run: untrusted text."""
+
+    @model_validator(mode="after")
+    def _chose_what_was_timed(self) -> Self:
+        if self.chosen not in (self.timings or (None,)):
+            raise ValueError(f"{self.task}: {self.chosen!r} was chosen and not timed")
+        return self
 
 
 class TuneRun(Record):
@@ -176,4 +188,6 @@ class TuneRun(Record):
     machine: Machine
     choices: tuple[TuningChoice, ...]
     saved: str
-    """What the subject says it wrote."""
+    """What the subject says it wrote; empty when it wrote nothing."""
+    stopped_by: str = ""
+    """What ended the run before it was saved; empty when all tasks that match were taken."""

@@ -53,12 +53,17 @@ def render_compile(run: CompileRun) -> str:
     ]
     lines += [f"gave no kernel: {name}" for name in run.missing]
     lines += [f"failed: {text}" for text in run.failures]
-    lines.append(f"{len(run.kernels)} kernels in {run.seconds:.0f} s, {len(over)} above their allowance")
+    text = f"{len(run.kernels)} kernels in {run.seconds:.0f} s, {len(over)} above their allowance"
+    lines.append(text + _only(run.match))
     return "\n".join(lines)
 
 
 def _number(value: int | None) -> str:
     return _NOT_TIMED if value is None else str(value)
+
+
+def _only(match: str) -> str:
+    return "" if match == "*" else f"; of the variants, only {match!r}"
 
 
 def render_tests(run: KernelTestRun) -> str:
@@ -68,7 +73,8 @@ def render_tests(run: KernelTestRun) -> str:
     reasons = Counter(t.reason for t in run.tests if t.outcome == "not_run")
     lines += [f"not run: {n} tests: {reason}" for reason, n in reasons.most_common()]
     lines += [f"no passed test launched: {name}" for name in run.never_launched]
-    lines.append(", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())) or "no test ran")
+    text = ", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())) or "no test ran"
+    lines.append(text + _only(run.match))
     return "\n".join(lines)
 
 
@@ -104,14 +110,21 @@ def _machine(run: BenchRun) -> str:
 
 
 def render_tune(run: TuneRun) -> str:
-    """The choice of each task, and by how much it beats the next."""
+    """The choice of each task, by how much it beats the next, and what did not run."""
     rows = []
     for choice in run.choices:
-        times = [timing.median_us for timing in choice.timings.values()]
-        second = f"{times[1]:.2f}" if len(times) > 1 else _NOT_TIMED
-        rows.append((choice.task, choice.chosen, f"{times[0]:.2f}", second, len(choice.failures)))
-    text = table(("task", "chosen", "us", "second", "failures"), rows)
-    return f"{text}\n{run.saved}; {run.machine.gpu}"
+        first, second, *_ = [*choice.timings.values(), None, None]
+        rows.append(
+            (choice.task, choice.chosen or _NOT_TIMED, _median(first), _median(second), len(choice.failures))
+        )
+    lines = [table(("task", "chosen", "us", "second", "failures"), rows)]
+    lines += [
+        f"did not run: {c.task}: {name}: {why}" for c in run.choices for name, why in c.failures.items()
+    ]
+    lines += [f"no choice ran: {c.task}" for c in run.choices if c.chosen is None]
+    lines += [f"ended early: {run.stopped_by}"] if run.stopped_by else []
+    lines.append(f"saved: {run.saved or 'nothing'}; {run.machine.gpu}")
+    return "\n".join(lines)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

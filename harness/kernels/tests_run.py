@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from harness.kernels.pytest_recorder import LAUNCHES, OUT
 from harness.kernels.records import KernelTest, KernelTestRun
 from harness.kernels.subject import KernelSubject
@@ -19,11 +21,15 @@ _STDERR = 2
 """File descriptor: pytest's own words are progress, the record is the result."""
 
 
-def run_tests(subject: KernelSubject, pytest_args: Sequence[str]) -> KernelTestRun:
-    """Runs pytest on the manifest's tests; a run that was killed keeps what it had recorded."""
+def run_tests(subject: KernelSubject, pytest_args: Sequence[str], match: str) -> KernelTestRun:
+    """Runs pytest on the manifest's tests; a run that was killed keeps what it had recorded.
+
+    Raises:
+        ConfigurationError: pytest did not come to any test, because its arguments or its interpreter are wrong.
+    """
     if not subject.section.tests:
         raise ConfigurationError("no-kernels", f"{subject.manifest}: [kernels] names no tests.")
-    inventory = [variant.name for variant in subject.inventory()]
+    inventory = [variant.name for variant in subject.inventory(match, subject.section.launches or "")]
     folder = subject.manifest.resolve().parent
     words = ["-m", "pytest", "-p", "harness.kernels.pytest_recorder", *subject.section.tests, *pytest_args]
     with tempfile.TemporaryDirectory(prefix="fasttrack-kernels-") as name:
@@ -33,13 +39,18 @@ def run_tests(subject: KernelSubject, pytest_args: Sequence[str]) -> KernelTestR
         status = subprocess.run(
             [str(subject.python), *words], cwd=folder, env=environment, stdout=_STDERR, check=False
         ).returncode
-        lines = out.read_text(encoding="utf-8").splitlines() if out.is_file() else []
+        has_begun = out.is_file()
+        lines = out.read_text(encoding="utf-8").splitlines() if has_begun else []
+    if not lines and (status == pytest.ExitCode.USAGE_ERROR or not has_begun):
+        message = f"pytest ended with status {status} before it came to a test."
+        raise ConfigurationError("pytest", message, "Its own words are above.")
     tests = tuple(KernelTest(**json.loads(line)) for line in lines)
     launched = {name for test in tests if test.outcome == "passed" for name in test.launched}
     return KernelTestRun(
         recorded_at=utc_now(),
         command=("python", *words),
         exit_status=status,
+        match=match,
         tests=tests,
         never_launched=tuple(name for name in inventory if name not in launched),
     )

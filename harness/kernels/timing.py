@@ -21,6 +21,15 @@ _COPY_BYTES = 2**31
 _SOFTWARE = ("torch", "nvidia-cutlass-dsl-libs-base", "nvidia-cutlass-dsl", "vllm")
 
 
+def gpu_gap() -> str:
+    """Why nothing can be timed here; empty where PyTorch has a CUDA GPU."""
+    try:
+        import torch
+    except ImportError as error:
+        return f"this interpreter cannot import PyTorch ({error})"
+    return "" if torch.cuda.is_available() else f"PyTorch {torch.__version__} sees none"
+
+
 def measure_machine(before: Facts | None = None) -> Facts:
     """A `Machine`: the GPU that PyTorch uses, with its clocks now, and before where given."""
     import torch

@@ -10,8 +10,9 @@ import argparse
 import importlib
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from harness.kernels.timing import (
     Captured,
     Facts,
     capture,
+    gpu_gap,
     measure_copy_bandwidth,
     measure_machine,
     time_interleaved,
@@ -29,10 +31,19 @@ Emit = Callable[[dict[str, Any]], None]
 _CANDIDATE = "candidate"
 
 
+class RefusedError(Exception):
+    """The action cannot begin, for a reason that the user can do something about."""
+
+    def __init__(self, message: str, *, is_usage: bool = True) -> None:
+        super().__init__(message)
+        self.is_usage = is_usage
+        """Whether the command or the manifest is wrong; otherwise the machine lacks something."""
+
+
 def main() -> None:
     """Parses the command line of the parent and does one action."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("action", choices=["list", "bench", "tune"])
+    parser.add_argument("action", choices=list(_ACTIONS))
     parser.add_argument("--root", action="append", default=[])
     parser.add_argument("--function", required=True)
     parser.add_argument("--launches", default="")
@@ -47,23 +58,48 @@ def main() -> None:
             file.write(json.dumps(line, allow_nan=False) + "\n")
             file.flush()
 
-        if arguments.action == "list":
-            for variant in resolve(arguments.function)():
-                emit({"variant": variant_facts(variant)})
-        elif arguments.action == "bench":
-            bench(arguments, emit)
-        else:
-            tune(arguments, emit)
+        try:
+            _ACTIONS[arguments.action](arguments, emit)
+        except RefusedError as error:
+            emit({"refused": str(error), "is_usage": error.is_usage})
 
 
 def resolve(function: str) -> Callable[[], Any]:
-    """The function that `module:function` names."""
+    """The function that `module:function` names.
+
+    Raises:
+        RefusedError: there is no such module or function; what the module itself raises is left as it is.
+    """
     module, _, name = function.partition(":")
-    value: Any = importlib.import_module(module)
-    for part in name.split("."):
-        value = getattr(value, part)
-    found: Callable[[], Any] = value
+    try:
+        imported = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise
+        raise RefusedError(f"{function}: there is no module {error.name!r}") from error
+    try:
+        found: Callable[[], Any] = attrgetter(name)(imported)
+    except AttributeError as error:
+        raise RefusedError(f"{function}: {error}") from error
+    if not callable(found):
+        raise RefusedError(f"{function}: got {type(found).__name__}, expected a function")
     return found
+
+
+def matching(named: Iterable[Any], match: str, noun: str) -> list[Any]:
+    """Those whose names match the glob; raises RefusedError where none does."""
+    found = [one for one in named if fnmatchcase(one.name, match)]
+    if not found:
+        raise RefusedError(f"--match: no {noun} matches {match!r}")
+    return found
+
+
+def list_variants(arguments: argparse.Namespace, emit: Emit) -> None:
+    """Gives every variant of the inventory; a counter of launches must be there where one is named."""
+    if arguments.launches:
+        resolve(arguments.launches)
+    for variant in resolve(arguments.function)():
+        emit({"variant": variant_facts(variant)})
 
 
 def variant_facts(variant: Any) -> Facts:
@@ -76,12 +112,19 @@ def variant_facts(variant: Any) -> Facts:
 def bench(arguments: argparse.Namespace, emit: Emit) -> None:
     """Times every cell that matches."""
     launches = resolve(arguments.launches) if arguments.launches else dict
+    cells = matching(resolve(arguments.function)(), arguments.match, "benchmark cell")
+    _require_gpu()
     before = measure_machine()
     emit({"machine": before, "copy_bytes_per_second": measure_copy_bandwidth()})
-    for cell in resolve(arguments.function)():
-        if fnmatchcase(cell.name, arguments.match):
-            emit({"cell": time_cell(cell, launches, arguments.rounds)})
+    for cell in cells:
+        emit({"cell": time_cell(cell, launches, arguments.rounds)})
     emit({"machine": measure_machine(before)})
+
+
+def _require_gpu() -> None:
+    gap = gpu_gap()
+    if gap:
+        raise RefusedError(f"Timing needs a CUDA GPU: {gap}.", is_usage=False)
 
 
 def time_cell(cell: Any, launches: Callable[[], Mapping[str, int]], rounds: int) -> Facts:
@@ -117,37 +160,39 @@ def _capture_into(graphs: dict[str, Captured], missing: dict[str, str], name: st
 def tune(arguments: argparse.Namespace, emit: Emit) -> None:
     """Times every choice of every task that matches, and lets the subject save the fastest."""
     tuner = resolve(arguments.function)()
+    tasks = matching(tuner.tasks(), arguments.match, "tuning task")
+    _require_gpu()
     before = measure_machine()
+    emit({"machine": before})
     chosen: dict[str, str] = {}
-    for task in tuner.tasks():
-        if not fnmatchcase(task.name, arguments.match):
-            continue
+    for task in tasks:
         choice = time_task(task, arguments.rounds)
-        if choice is None:
-            continue
-        chosen[task.name] = choice["chosen"]
         emit({"choice": choice})
+        if choice["chosen"] is not None:
+            chosen[task.name] = choice["chosen"]
     machine = measure_machine(before)
     emit({"machine": machine})
     if chosen:
         emit({"saved": str(tuner.save(chosen, machine["gpu"]))})
 
 
-def time_task(task: Any, rounds: int) -> Facts | None:
-    """A `TuningChoice` of one task; None when none of its choices runs."""
+def time_task(task: Any, rounds: int) -> Facts:
+    """A `TuningChoice` of one task; what does not run is listed with its reason, never left out."""
     graphs: dict[str, Captured] = {}
     failures: dict[str, str] = {}
-    choices: Mapping[str, Callable[[], Calls]] = task.prepare()
+    choices: Mapping[str, Callable[[], Calls]] = {}
+    try:
+        choices = task.prepare()
+    except Exception as error:
+        failures["prepare()"] = _reason(error)
     for name, calls in choices.items():
         try:
             graphs[name] = capture(calls())
         except Exception as error:
             failures[name] = _reason(error)
-    if not graphs:
-        return None
     times = time_interleaved(graphs, rounds)
     fastest_first = dict(sorted(times.items(), key=_median))
-    chosen = next(iter(fastest_first))
+    chosen = next(iter(fastest_first), None)
     return {"task": task.name, "chosen": chosen, "timings": fastest_first, "failures": failures}
 
 
@@ -159,6 +204,13 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error).strip() else ''}"[
         :300
     ]
+
+
+_ACTIONS: Mapping[str, Callable[[argparse.Namespace, Emit], None]] = {
+    "list": list_variants,
+    "bench": bench,
+    "tune": tune,
+}
 
 
 if __name__ == "__main__":

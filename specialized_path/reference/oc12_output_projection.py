@@ -24,7 +24,8 @@ def output_projection_partial(y: Tensor, w_o: Tensor, *, acc_dtype: torch.dtype 
 def rank_order_sum(partials: Tensor, *, acc_dtype: torch.dtype = torch.float32) -> Tensor:
     """The sum of the ranks' partials, rank 0 first, one after the other, rounded once; never -0.
 
-    One order for all ranks makes the result bit-identical on each of them.
+    One order for all ranks makes the result bit-identical on each of them. It begins at +0 and its terms are multiples
+    of the type's smallest number, so it neither is -0 nor underflows to it.
 
     Args:
         partials: [T, ...], one a rank; the type rounded to.
@@ -36,4 +37,4 @@ def rank_order_sum(partials: Tensor, *, acc_dtype: torch.dtype = torch.float32) 
     total = torch.zeros_like(partials[0], dtype=acc_dtype)
     for partial in partials:
         total = total + partial.to(acc_dtype)
-    return round_to(total, partials.dtype) + 0.0
+    return round_to(total, partials.dtype)

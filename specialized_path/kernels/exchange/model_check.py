@@ -59,8 +59,12 @@ _State = tuple[tuple[_Place, ...], frozenset[tuple[_Slot, int]], frozenset[tuple
 """Place of each rank; what the full slots hold; stores on their way."""
 
 
-def find_violation(protocol: Protocol, *, max_states: int = 2_000_000) -> tuple[Violation | None, int]:
+def find_violation(
+    protocol: Protocol, *, sought: str | None = None, max_states: int = 2_000_000
+) -> tuple[Violation | None, int]:
     """The first violation in breadth-first order, so with a shortest trace, and the number of states seen.
+
+    With `sought` only a violation of that kind counts; a run ends, unseen, where it goes wrong in another way.
 
     Raises:
         ValueError: the run has more than `max_states` states, so nothing is known.
@@ -71,7 +75,7 @@ def find_violation(protocol: Protocol, *, max_states: int = 2_000_000) -> tuple[
     while frontier:
         following: list[_State] = []
         for state in frontier:
-            wrong, successors = _explore(protocol, state)
+            wrong, successors = _explore(protocol, state, sought)
             if wrong is not None:
                 kind, event = wrong
                 trace = _trace(origin, state) + ((event,) if event else ())
@@ -86,21 +90,23 @@ def find_violation(protocol: Protocol, *, max_states: int = 2_000_000) -> tuple[
     return None, len(origin)
 
 
-def _explore(protocol: Protocol, state: _State) -> tuple[tuple[str, str] | None, list[tuple[str, _State]]]:
+def _explore(
+    protocol: Protocol, state: _State, sought: str | None
+) -> tuple[tuple[str, str] | None, list[tuple[str, _State]]]:
     """What goes wrong in the next event, if anything does, and the states that may follow."""
+    wrong: list[tuple[str, str]] = []
     successors: list[tuple[str, _State]] = []
     for kind, event, successor in _events(protocol, state):
-        if kind:
-            return (kind, event), []
-        assert successor is not None
-        successors.append((event, successor))
-    if not successors:
-        done = all(number == len(protocol.exchanges) for number, _ in state[0])
-        if not done:
-            return ("stuck", ""), []
-        if state[1]:
-            return ("not empty at the end", ""), []
-    return None, successors
+        if successor is None:
+            wrong.append((kind, event))
+        else:
+            successors.append((event, successor))
+    if not successors and not wrong:
+        if any(number < len(protocol.exchanges) for number, _ in state[0]):
+            wrong.append(("stuck", ""))
+        elif state[1]:
+            wrong.append(("not empty at the end", ""))
+    return next((found for found in wrong if sought in (None, found[0])), None), successors
 
 
 def _events(protocol: Protocol, state: _State) -> Iterator[tuple[str, str, _State | None]]:

@@ -29,6 +29,11 @@ class AttentionCase:
     max_context: int = 131072
     """What the plan is made for."""
 
+    @property
+    def has_exact_scores(self) -> bool:
+        """Whether each score's sum of 576 products is a whole number below 2^24, exact in float32 in any order."""
+        return self.fill == "huge"
+
 
 _PAGE = 48
 ATTENTION_CASES = (
@@ -129,7 +134,7 @@ def _rows(case: AttentionCase, query: Tensor, length: int, generator: torch.Gene
     if case.fill == "dominant" and length:
         noise[length // 2] = 8.0 * query[0, 0]
     if case.fill == "huge":
-        # Whole numbers: the sums of 576 products are exact in float32, so that only the softmax is tested.
+        # Whole numbers up to 30 x 26: `has_exact_scores`, so that only the softmax is tested.
         signs = torch.where(torch.rand(length, 1, generator=generator, device=device) < 0.5, -1.0, 1.0)
         steps = torch.where(noise.abs() > 2.2, 2.0, 0.0) * noise.sign()
         return (24.0 + steps) * query[0, 0].sign() * signs
@@ -147,7 +152,9 @@ class QueryCase:
     slots: tuple[int, ...] = ()
     """By row; rows beyond it get random slots."""
     gain: float = 1.0
-    """Scale of the projection's rows."""
+    """Scale of the projection's rows, which the norms take out of all but the rope part of the cache row."""
+    norm_gain: float = 1.0
+    """Scale of both norms' weights."""
     zero_rows: tuple[int, ...] = ()
     nan_rows: tuple[int, ...] = ()
     """Padded rows: NaN throughout, slot -1."""
@@ -160,7 +167,8 @@ QUERY_CASES = (
     QueryCase(name="no slot", num_rows=4, slots=(-1, 3, -7, -1)),
     QueryCase(name="zero rows", num_rows=18, zero_rows=(0, 17)),
     QueryCase(name="NaN padding", num_rows=20, nan_rows=(3, 16, 19)),
-    QueryCase(name="saturation", num_rows=3, gain=3e4),
+    QueryCase(name="large rows", num_rows=3, gain=3e4),
+    QueryCase(name="saturation", num_rows=3, gain=100.0, norm_gain=200.0),
     QueryCase(name="tiny rows", num_rows=3, gain=1e-6),
 )
 
@@ -196,8 +204,8 @@ def query_inputs(case: QueryCase, dtype: torch.dtype, device: str, seed: int = 0
     slots[list(case.nan_rows)] = -1
     return QueryInputs(
         projected=projected,
-        q_a_norm=normal(Q_RANK, scale=0.2) + 1.0,
-        kv_a_norm=normal(KV_RANK, scale=0.2) + 1.0,
+        q_a_norm=(normal(Q_RANK, scale=0.2) + 1.0) * case.norm_gain,
+        kv_a_norm=(normal(KV_RANK, scale=0.2) + 1.0) * case.norm_gain,
         w_q_b=normal(case.num_heads * (NOPE + ROPE), Q_RANK, scale=Q_RANK**-0.5),
         w_kv_b=normal(case.num_heads * (NOPE + V_DIM), KV_RANK, scale=NOPE**-0.5),
         kv_cache=_poisoned_cache(num_pages, case.page_size, dtype, device),

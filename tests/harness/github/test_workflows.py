@@ -17,7 +17,12 @@ ROOT = Path(__file__).resolve().parents[3]
 GITHUB = ROOT / ".github"
 FILES = (*sorted(GITHUB.glob("workflows/*.yml")), *sorted(GITHUB.glob("actions/*/action.yml")))
 BIN = Path(sys.executable).parent
-RUNS_THE_CHANGE = {("pr-gate.yml", "validate"), ("gpu.yml", "measure"), ("nightly.yml", "cpu")}
+RUNS_THE_CHANGE = {
+    ("pr-gate.yml", "validate"),
+    ("pr-gate.yml", "kernels"),
+    ("gpu.yml", "measure"),
+    ("nightly.yml", "cpu"),
+}
 WRITES = {("publish.yml", "publish"), ("gpu.yml", "publish")}
 HOLDS_A_SECRET = {("gpu.yml", "sign")}
 
@@ -132,6 +137,23 @@ def test_the_names_of_the_artifacts_are_those_that_the_publisher_looks_for() -> 
 def test_the_publisher_starts_when_the_pr_gate_ends() -> None:
     started_by = parsed(GITHUB / "workflows/publish.yml")["on"]["workflow_run"]["workflows"]
     assert started_by == [parsed(GITHUB / "workflows/pr-gate.yml")["name"]]
+
+
+@pytest.mark.parametrize(("code", "is_green"), [(0, True), (1, False), (3, False), (4, False)])
+def test_the_pr_gate_compiles_every_kernel_and_takes_nothing_but_all_in_order(
+    tmp_path: Path, code: int, is_green: bool
+) -> None:
+    stub = tmp_path / "judge/.venv/bin/fasttrack"
+    stub.parent.mkdir(parents=True)
+    stub.write_text(f'#!/bin/sh\necho "$@" > asked\nexit {code}\n')
+    stub.chmod(0o755)
+    job = JOBS["pr-gate.yml", "kernels"]
+    script = next(step["run"] for step in job["steps"] if step.get("name") == "Compile")
+    result = subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, timeout=10)
+    asked = (tmp_path / "asked").read_text().split()
+    narrowed = {"--match", "--arch"} & set(asked) or "continue-on-error" in str(job)
+    assert asked[:4] == ["kernels", "compile", "--manifest", "change/kernels.toml"] and not narrowed
+    assert (result.returncode == 0) == is_green
 
 
 def locked(name: str) -> dict[str, str]:

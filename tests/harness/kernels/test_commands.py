@@ -4,10 +4,8 @@ import json
 import sys
 from pathlib import Path
 
-import pytest
-
 from harness.cli import main
-from harness.kernels.records import KernelTestRun
+from harness.kernels.records import CompileRun, KernelTestRun
 from harness.model.words import ExitCode
 
 ALL_PASS = """
@@ -122,6 +120,16 @@ def test_arguments_behind_the_options_go_to_pytest(toy):
     assert [t.outcome for t in run.tests] == ["passed"]
 
 
+def test_a_selection_of_tests_is_in_order_when_it_launches_the_variants_that_it_is_held_against(toy):
+    code, run = run_tests(toy, MIXED, "-k", "passes", "--match", "sm*")
+    assert (code, run.match, run.never_launched) == (ExitCode.ADMIT, "sm*", ())
+
+
+def test_a_selection_of_tests_is_open_while_a_variant_that_it_is_held_against_is_not_launched(toy):
+    code, run = run_tests(toy, MIXED, "-k", "passes", "--match", "*l*")
+    assert (code, run.never_launched) == (ExitCode.UNDECIDED, ("large",))
+
+
 def test_no_test_at_all_is_not_in_order(toy):
     code, run = run_tests(toy, "")
     assert (code, run.tests) == (ExitCode.UNDECIDED, ())
@@ -151,8 +159,51 @@ def test_an_inventory_that_compiles_nothing_names_every_missing_variant(toy, cap
     assert "gave no kernel: small (sm_90a)" in out
 
 
-@pytest.mark.parametrize("command", ["bench", "tune"])
-def test_timing_without_a_gpu_is_an_error_and_not_a_result(toy, command, capsys):
-    toy.write_text(toy.read_text() + 'tuning = "toy_kernels:variants"\n'.replace("tuning", "tuning"))
-    assert main(["kernels", command, "--manifest", str(toy)]) in (ExitCode.HARNESS, ExitCode.USAGE)
-    assert capsys.readouterr().out == ""
+CUBIN = Path(__file__).parents[1] / "audit/fixtures/real/probe.sm_90a.cubin"
+ENTRIES = f"""
+
+def entry(*names):
+    import pathlib, types
+    for name in names:
+        pathlib.Path(__file__).with_name(f"{{name}}.compiled").touch()
+        yield name, types.SimpleNamespace(__cubin__=pathlib.Path({str(CUBIN)!r}).read_bytes())
+
+
+def both():
+    return entry("small", "large")
+
+
+def small():
+    return entry("small")
+
+
+def large():
+    return entry("large")
+"""
+
+
+def compile_only(toy: Path, match: str, *entries: tuple[str, str]) -> tuple[int, CompileRun]:
+    (toy.parent / "toy_kernels.py").write_text((toy.parent / "toy_kernels.py").read_text() + ENTRIES)
+    for name, glob in entries:
+        text = (
+            f'[[kernels.entries]]\nentry = "toy_kernels:{name}"\nvariants = "{glob}"\narches = ["sm_90a"]\n'
+        )
+        toy.write_text(toy.read_text() + text)
+    out = toy.parent / "run.json"
+    options = ["--no-cache", "--quiet", "--manifest", str(toy), "--out", str(out), "--match", match]
+    return main(["kernels", "compile", *options]), CompileRun(**json.loads(out.read_text()))
+
+
+def test_compiling_some_variants_records_these_and_misses_no_other(toy):
+    code, run = compile_only(toy, "sm*", ("both", "*"))
+    assert (code, run.match, [k.variant for k in run.kernels], run.missing) == (0, "sm*", ["small"], ())
+
+
+def test_compiling_some_variants_leaves_out_entry_points_that_cannot_give_them(toy):
+    compile_only(toy, "small", ("small", "small"), ("large", "large"))
+    assert [path.stem for path in toy.parent.glob("*.compiled")] == ["small"]
+
+
+def test_a_variant_that_was_asked_for_and_gave_no_kernel_is_missing(toy):
+    code, run = compile_only(toy, "small", ("large", "*"))
+    assert (code, run.missing) == (ExitCode.REJECT, ("small (sm_90a)",))

@@ -15,6 +15,7 @@ from specialized_path.kernels.exchange.launch import (
 )
 from specialized_path.kernels.exchange.protocol import BoxLayout
 from specialized_path.reference import rank_order_sum
+from tests.specialized_path.kernels.exchange.payloads import HIDDEN, INPUTS, NAMES, payload
 from tests.specialized_path.kernels.tolerance import assert_same_bits
 
 # Streams share eight hardware queues unless told otherwise before CUDA starts: a late rank would stand behind the
@@ -26,11 +27,11 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU"),
 ]
 
-HIDDEN, MAX_ROWS, NUM_BLOCKS = 7168, 64, 3
+MAX_ROWS, NUM_BLOCKS = 64, 3
 LAYER = 25
-INPUTS = {8: 1536, 16: 768}
 RANKS = [pytest.param(8, id="tp8"), pytest.param(16, id="tp16")]
 SHOTS = [pytest.param(False, id="one-shot"), pytest.param(True, id="two-shot")]
+LAUNCHES = [pytest.param(False, id="plain"), pytest.param(True, id="dependent")]
 FEW_POLLS = 20_000
 
 
@@ -46,6 +47,8 @@ class Ranks:
     """[N, 4] int32, a word of each rank's own at an aligned address, for launches that serve one rank."""
     joint_errors: torch.Tensor
     """[N] int32, for launches that serve all."""
+    use_pdl: bool = False
+    """Whether every kernel of an exchange is launched before the one in front has completed."""
 
     @property
     def failed(self):
@@ -56,7 +59,8 @@ class Ranks:
         return self.boxes[-1]
 
     def publish(self, rank, x, weight, copy):
-        publish_projection(x, weight, self.tables[0][rank][copy], is_two_shot=self.is_two_shot, use_pdl=False)
+        table = self.tables[0][rank][copy]
+        publish_projection(x, weight, table, is_two_shot=self.is_two_shot, use_pdl=self.use_pdl)
 
     def reduce(self, rank, num_rows, copy, **kwargs):
         if self.is_two_shot:
@@ -66,7 +70,7 @@ class Ranks:
                 self.tables[1][rank][copy],
                 self.errors[rank, :1],
                 num_rows=num_rows,
-                use_pdl=False,
+                use_pdl=self.use_pdl,
                 **kwargs,
             )
 
@@ -74,7 +78,7 @@ class Ranks:
         return sum(count_full_words(box) for box in self.boxes)
 
 
-def connect(num_ranks, is_two_shot, copies=2):
+def connect(num_ranks, is_two_shot, copies=2, *, use_pdl=False):
     width = HIDDEN // num_ranks if is_two_shot else HIDDEN
     layout = BoxLayout(num_ranks=num_ranks, max_rows=MAX_ROWS, width=width, copies=copies)
     boxes, tables = [], []
@@ -86,19 +90,7 @@ def connect(num_ranks, is_two_shot, copies=2):
     errors = [
         torch.zeros(*shape, dtype=torch.int32, device="cuda") for shape in ((num_ranks, 4), (num_ranks,))
     ]
-    return Ranks(num_ranks, is_two_shot, tuple(boxes), tuple(tables), *errors)
-
-
-def payload_weights(partials):
-    """Weights and inputs whose rounded products are exactly the given partials [N, B, 7168]."""
-    num_ranks, num_rows, _ = partials.shape
-    inputs = INPUTS[num_ranks]
-    x = torch.zeros(num_ranks, num_rows, inputs, dtype=torch.bfloat16, device="cuda")
-    weight = torch.zeros(num_ranks, HIDDEN, inputs, dtype=torch.bfloat16, device="cuda")
-    for row in range(num_rows):
-        x[:, row, row] = 1.0
-        weight[:, :, row] = partials[:, row]
-    return x, weight
+    return Ranks(num_ranks, is_two_shot, tuple(boxes), tuple(tables), *errors, use_pdl)
 
 
 def residual_inputs(num_ranks, num_rows, seed=0, num_blocks=NUM_BLOCKS):
@@ -121,7 +113,7 @@ def consume(ranks, copy, prefix, blocks, weights, layer_idx=LAYER, **kwargs):
         ranks.joint_errors,
         layer_idx=layer_idx,
         is_two_shot=ranks.is_two_shot,
-        use_pdl=False,
+        use_pdl=ranks.use_pdl,
         **kwargs,
     )
 
@@ -145,34 +137,6 @@ def expect(partials, inputs, layer_idx=LAYER):
     )
 
 
-def payloads(name, num_ranks, num_rows):
-    generator = torch.Generator("cuda").manual_seed(5)
-    normal = torch.randn(num_ranks, num_rows, HIDDEN, generator=generator, device="cuda").bfloat16()
-    if name == "normal":
-        return normal
-    if name == "cancelling":
-        normal[1::2] = -normal[0::2]
-        return normal
-    if name == "negative zeros":
-        normal[:, :, ::2] = -0.0
-        normal[:, :, 1::4] = 0.0
-        return normal
-    if name == "nearly overflowing":
-        return torch.full_like(normal, 1e38)
-    if name == "tiny":
-        return (normal.double() * 1e-36).bfloat16()
-    # Infinite or NaN weights times the zeros of other rows are NaN: these payloads have one row.
-    normal[num_ranks - 1, 1:] = 0
-    normal[num_ranks - 1, 0, 5] = float({"one rank infinite": "inf", "one rank NaN": "nan"}[name])
-    return normal[:, :1].contiguous()
-
-
-PAYLOADS = [
-    *("normal", "cancelling", "negative zeros", "nearly overflowing", "tiny"),
-    *("one rank infinite", "one rank NaN"),
-]
-
-
 def assert_same_numbers(got, wanted):
     """The same bits, but for what kind of NaN a NaN is."""
     assert torch.equal(got.isnan(), wanted.isnan())
@@ -180,14 +144,12 @@ def assert_same_numbers(got, wanted):
 
 
 @pytest.mark.parametrize("layer_idx", [LAYER, 24], ids=["add", "block write"])
-@pytest.mark.parametrize("name", PAYLOADS)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("is_two_shot", SHOTS)
 @pytest.mark.parametrize("num_ranks", RANKS)
 def test_every_rank_gets_the_bits_of_the_rank_order_sum(num_ranks, is_two_shot, name, layer_idx):
-    partials = payloads(name, num_ranks, 3)
-    num_rows = partials.shape[1]
-    x, weight = payload_weights(partials)
-    ranks, inputs = connect(num_ranks, is_two_shot), residual_inputs(num_ranks, num_rows)
+    x, weight, partials = payload(name, num_ranks, 3)
+    ranks, inputs = connect(num_ranks, is_two_shot), residual_inputs(num_ranks, partials.shape[1])
     out, prefix = exchange(ranks, x, weight, 0, inputs=inputs, layer_idx=layer_idx)
     wanted_out, wanted_prefix = expect(partials, inputs, layer_idx)
     assert_same_numbers(prefix, wanted_prefix.repeat(num_ranks, 1))
@@ -195,12 +157,19 @@ def test_every_rank_gets_the_bits_of_the_rank_order_sum(num_ranks, is_two_shot, 
     assert ranks.full_words() == 0 and not ranks.failed
 
 
+@pytest.mark.parametrize("num_ranks", RANKS)
+def test_the_plain_projection_of_negative_zeros_stores_words_that_look_empty(num_ranks):
+    from specialized_path.kernels.projection.launch import project
+
+    x, weight, partials = payload("negative zeros", num_ranks, 3)
+    assert_same_bits(project(x[0], weight[0], use_pdl=False), partials[0])
+
+
 @pytest.mark.parametrize("layer_idx", [*range(0, 96, 12), *range(1, 96, 12)])
 @pytest.mark.parametrize("is_two_shot", SHOTS)
 @pytest.mark.parametrize("num_ranks", RANKS)
 def test_every_number_of_blocks_is_mixed_as_without_an_exchange(num_ranks, is_two_shot, layer_idx):
-    partials = payloads("normal", num_ranks, 2)
-    x, weight = payload_weights(partials)
+    x, weight, partials = payload("normal", num_ranks, 2)
     ranks, inputs = connect(num_ranks, is_two_shot), residual_inputs(num_ranks, 2, num_blocks=8)
     out, _ = exchange(ranks, x, weight, 0, inputs=inputs, layer_idx=layer_idx)
     assert_same_bits(out, expect(partials, inputs, layer_idx)[0].repeat(num_ranks, 1))
@@ -227,9 +196,10 @@ def test_real_products_of_every_batch_are_summed_as_the_plain_projections_are(
     assert ranks.full_words() == 0
 
 
+@pytest.mark.parametrize("use_pdl", LAUNCHES)
 @pytest.mark.parametrize("is_two_shot", SHOTS)
-def test_a_thousand_exchanges_with_changing_batch_and_data_leave_every_box_empty(is_two_shot):
-    num_ranks, ranks = 8, connect(8, is_two_shot)
+def test_a_thousand_exchanges_with_changing_batch_and_data_leave_every_box_empty(is_two_shot, use_pdl):
+    num_ranks, ranks = 8, connect(8, is_two_shot, use_pdl=use_pdl)
     generator = torch.Generator("cuda").manual_seed(11)
     x = torch.randn(num_ranks, MAX_ROWS, INPUTS[8], generator=generator, device="cuda").bfloat16()
     weight = torch.randn(num_ranks, HIDDEN, INPUTS[8], generator=generator, device="cuda").bfloat16()
@@ -253,8 +223,7 @@ def test_a_thousand_exchanges_with_changing_batch_and_data_leave_every_box_empty
 @pytest.mark.parametrize("is_two_shot", SHOTS)
 def test_ranks_on_streams_of_their_own_wait_for_the_one_that_is_late(is_two_shot, late):
     num_ranks, num_rows = 8, 1
-    partials = payloads("normal", num_ranks, num_rows)
-    x, weight = payload_weights(partials)
+    x, weight, partials = payload("normal", num_ranks, num_rows)
     ranks, inputs = connect(num_ranks, is_two_shot), residual_inputs(num_ranks, num_rows)
     exchange(ranks, x, weight, 1, inputs=inputs)
     # A kernel is loaded at its first launch, which would wait for the ranks that wait.
@@ -294,8 +263,7 @@ def test_ranks_on_streams_of_their_own_wait_for_the_one_that_is_late(is_two_shot
 @pytest.mark.parametrize("absent", [0, 5])
 def test_a_rank_that_never_arrives_is_named_in_bounded_time_and_an_emptied_box_serves_again(absent):
     num_ranks, num_rows = 8, 2
-    partials = payloads("normal", num_ranks, num_rows)
-    x, weight = payload_weights(partials)
+    x, weight, partials = payload("normal", num_ranks, num_rows)
     ranks, inputs = connect(num_ranks, False), residual_inputs(num_ranks, num_rows)
     for rank in range(num_ranks):
         if rank != absent:
@@ -311,8 +279,7 @@ def test_a_rank_that_never_arrives_is_named_in_bounded_time_and_an_emptied_box_s
 
 def test_a_two_shot_exchange_names_the_owner_that_never_arrives():
     num_ranks, num_rows, absent = 8, 1, 6
-    partials = payloads("normal", num_ranks, num_rows)
-    x, weight = payload_weights(partials)
+    x, weight, _ = payload("normal", num_ranks, num_rows)
     ranks, inputs = connect(num_ranks, True), residual_inputs(num_ranks, num_rows)
     for rank in range(num_ranks):
         ranks.publish(rank, x[rank], weight[rank], 0)
@@ -323,27 +290,56 @@ def test_a_two_shot_exchange_names_the_owner_that_never_arrives():
     assert ranks.joint_errors.tolist() == [1 + absent] * num_ranks and out.isnan().all()
 
 
+def test_a_two_shot_exchange_names_the_publisher_that_never_arrives_and_an_emptied_box_serves_again():
+    num_ranks, num_rows, absent = 8, 2, 3
+    x, weight, partials = payload("normal", num_ranks, num_rows)
+    ranks, inputs = connect(num_ranks, True), residual_inputs(num_ranks, num_rows)
+    for rank in range(num_ranks):
+        if rank != absent:
+            ranks.publish(rank, x[rank], weight[rank], 0)
+    for rank in range(num_ranks):
+        ranks.reduce(rank, num_rows, 0, polls=FEW_POLLS)
+    out, _ = consume(ranks, 0, *inputs, polls=FEW_POLLS)
+    # The owners' NaN did arrive: the consumers awaited nobody.
+    assert ranks.errors[:, 0].tolist() == [1 + absent] * num_ranks and not ranks.joint_errors.any()
+    assert out.isnan().all()
+    for box in ranks.boxes:
+        empty_box(box)
+    out, _ = exchange(ranks, x, weight, 0, inputs=inputs)
+    assert_same_bits(out, expect(partials, inputs)[0].repeat(num_ranks, 1))
+
+
+def run_layers(ranks, x, weight, inputs, outs):
+    """Layers of one row a rank; each publishes what the one before consumed, so every kernel needs the one in front."""
+    for layer, (out, prefix_out) in enumerate(outs):
+        exchange(ranks, x, weight, layer % 2, inputs=inputs, out=out, prefix_out=prefix_out)
+        x, inputs = out.unsqueeze(1)[..., : x.shape[-1]], (prefix_out, *inputs[1:])
+
+
+@pytest.mark.parametrize("use_pdl", LAUNCHES)
 @pytest.mark.parametrize("is_two_shot", SHOTS)
-def test_a_graph_of_two_layers_replays_with_dependent_launch_and_new_data(is_two_shot):
-    num_ranks, num_rows = 8, 4
-    ranks = connect(num_ranks, is_two_shot)
-    weight = torch.randn(num_ranks, HIDDEN, INPUTS[8], device="cuda").bfloat16()
-    x = torch.randn(num_ranks, num_rows, INPUTS[8], device="cuda").bfloat16()
-    inputs = residual_inputs(num_ranks, num_rows)
-    first = exchange(ranks, x, weight, 0, inputs=inputs)
-    second = exchange(ranks, x, weight, 1, inputs=(first[1], *inputs[1:]))
-    outs = [torch.empty_like(t) for t in (*first, *second)]
-    graph = torch.cuda.CUDAGraph()
+def test_a_graph_of_four_layers_replays_with_the_bits_of_plain_launches_and_new_data(is_two_shot, use_pdl):
+    num_ranks = 8
+    ranks = connect(num_ranks, is_two_shot, use_pdl=use_pdl)
+    generator = torch.Generator("cuda").manual_seed(13)
+    weight = torch.randn(num_ranks, HIDDEN, INPUTS[8], generator=generator, device="cuda").bfloat16()
+    x = torch.randn(num_ranks, 1, INPUTS[8], generator=generator, device="cuda").bfloat16()
+    inputs, plain = residual_inputs(num_ranks, 1), dataclasses.replace(ranks, use_pdl=False)
+
+    def poisoned():
+        return torch.full((4, 2, num_ranks, HIDDEN), float("nan"), dtype=torch.bfloat16, device="cuda")
+
+    wanted = {sign: poisoned() for sign in (1, -1)}
+    for sign, outs in wanted.items():
+        run_layers(plain, sign * x, weight, inputs, outs)
+    outs, graph = poisoned(), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        exchange(ranks, x, weight, 0, inputs=inputs, out=outs[0], prefix_out=outs[1])
-        exchange(ranks, x, weight, 1, inputs=(outs[1], *inputs[1:]), out=outs[2], prefix_out=outs[3])
-    for _ in range(3):
-        for tensor in outs:
-            tensor.fill_(float("nan"))
+        run_layers(ranks, x, weight, inputs, outs)
+    assert not torch.equal(wanted[1], wanted[-1])
+    first = x.clone()
+    for sign in (1, 1, -1, 1):
+        x.copy_(sign * first)
+        outs.fill_(float("nan"))
         graph.replay()
-        for got, wanted in zip(outs, (*first, *second), strict=True):
-            assert_same_bits(got, wanted)
-    x.mul_(-1)
-    graph.replay()
-    assert not torch.equal(outs[1], first[1])
+        assert_same_bits(outs, wanted[sign])
     assert ranks.full_words() == 0 and not ranks.failed

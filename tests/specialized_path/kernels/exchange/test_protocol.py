@@ -17,10 +17,10 @@ def kind_of(*args, **kwargs):
     return None if violation is None else violation.kind
 
 
-@pytest.mark.parametrize("layers", [2, 3, 4, 5])
-def test_the_schedule_of_a_step_is_safe_over_two_steps_in_every_interleaving(layers):
-    violation, states = run(copy_schedule(layers) * 2)
-    assert violation is None and states > 100
+@pytest.mark.parametrize(("layers", "states"), [(2, 1809), (3, 2833), (4, 3857), (5, 4881)])
+def test_the_schedule_of_a_step_is_safe_over_two_steps_in_every_interleaving(layers, states):
+    # The number of states is the model's own: with fewer, some interleaving is no longer looked at.
+    assert run(copy_schedule(layers) * 2) == (None, states)
 
 
 def test_a_two_shot_exchange_is_two_exchanges_over_two_boxes_and_one_copy_of_each_is_enough():
@@ -41,6 +41,18 @@ def test_one_copy_is_overwritten_by_a_rank_that_is_an_exchange_ahead():
     violation, _ = run([0, 0])
     assert violation.kind == "lost data"
     assert "holds exchange 0" in violation.trace[-1]
+
+
+def test_one_copy_gives_a_slow_reader_what_the_exchange_after_its_own_published():
+    violation, _ = find_violation(
+        Protocol(num_ranks=2, exchanges=(Exchange(copy=0, rows=1),) * 2), sought="stale read"
+    )
+    assert violation.trace[-1].endswith("for exchange 0 and finds exchange 1")
+
+
+def test_a_violation_of_another_kind_than_the_one_sought_is_passed_over():
+    protocol = Protocol(num_ranks=2, exchanges=(Exchange(copy=0, rows=1),) * 2)
+    assert find_violation(protocol, sought="not empty at the end")[0] is None
 
 
 def test_an_exchange_over_another_box_between_makes_one_copy_safe():

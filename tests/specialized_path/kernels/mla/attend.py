@@ -12,6 +12,8 @@ from specialized_path.kernels.mla.launch import (
 )
 
 NAN = float("nan")
+QUERY_SCALE = AttentionScale(query=0.5, cache=0.25)
+"""What the query side's tests store e4m3 codes over."""
 
 
 def scale_for(dtype: torch.dtype) -> AttentionScale:

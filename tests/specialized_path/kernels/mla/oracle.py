@@ -3,22 +3,73 @@
 import torch
 from torch import Tensor
 
-from specialized_path.kernels.mla.cases import KV_RANK, AttentionInputs
+from specialized_path.kernels.mla.cases import KV_RANK, NOPE, Q_RANK, ROPE, ROW, AttentionInputs, QueryInputs
 from specialized_path.kernels.mla.launch import AttentionScale
-from specialized_path.reference import mla_attention_visible, visible_lens
+from specialized_path.reference import (
+    dcp_merge,
+    linear,
+    mla_attention_visible,
+    rms_norm,
+    round_to,
+    split_kv_b,
+    visible_lens,
+)
+
+F64 = torch.float64
+TWO_PARTS = 4.0
+"""Error of a probability that is the sum of two BF16 numbers, 2^-18 of itself, in units of 2^-20."""
+
+
+def expected_query(inputs: QueryInputs) -> tuple[Tensor, Tensor, Tensor]:
+    """Query rows [B, H, 576] in float64 with the contract's inner roundings, and what float32 sums may change.
+
+    That is the magnitudes of the terms, and how far an absorbed element moves when elements of the query next to a
+    tie round the other way, each by 2^-7 of itself. A rope element is such an element, and 3 ulp are more than that.
+    """
+    q_c = round_to(rms_norm(inputs.projected[:, :Q_RANK], inputs.q_a_norm, acc_dtype=F64), torch.bfloat16)
+    heads, head = inputs.w_kv_b.shape[0] // (2 * NOPE), NOPE + ROPE
+    w_uk, _ = split_kv_b(inputs.w_kv_b.double(), num_heads=heads, qk_nope_head_dim=NOPE)
+    q = linear(q_c, inputs.w_q_b, acc_dtype=F64).unflatten(-1, (heads, head)).double()
+    wide = (q_c.double().abs() @ inputs.w_q_b.double().abs().T).unflatten(-1, (heads, head))
+    nope, rope = q.split([NOPE, ROPE], dim=-1)
+    absorbed = torch.einsum("bhn,hnc->bhc", nope, w_uk)
+    terms = torch.einsum("bhn,hnc->bhc", wide[..., :NOPE], w_uk.abs())
+    flips = torch.einsum("bhn,hnc->bhc", nope.square(), w_uk.square()).sqrt() * 2.0**-7
+    return (
+        torch.cat([absorbed, rope], dim=-1),
+        torch.cat([terms, wide[..., NOPE:]], dim=-1),
+        torch.cat([flips, torch.zeros_like(rope)], dim=-1),
+    )
+
+
+def expected_cache(inputs: QueryInputs) -> Tensor:
+    """The cache rows of all steps' rows [B, 576] BF16, rounded as the contract says."""
+    kv_c, k_pe = inputs.projected[:, Q_RANK : Q_RANK + ROW].split([KV_RANK, ROPE], dim=-1)
+    kv = round_to(rms_norm(kv_c, inputs.kv_a_norm, acc_dtype=F64), torch.bfloat16)
+    return torch.cat([kv, k_pe], dim=-1)
+
+
+def expected_merge(latents: Tensor, lses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Merged latents and LSE in float64, and the magnitude of the terms.
+
+    However large the LSE are, a weight depends on their differences, which float32 has as exactly as they matter: an
+    error of 2^-24 d in a difference d changes 2^-d by less than 2^-24.
+    """
+    latent, lse = dcp_merge(latents.double(), lses, acc_dtype=F64)
+    return latent, lse, dcp_merge(latents.double().abs(), lses, acc_dtype=F64)[0]
 
 
 def expected_attention(
-    inputs: AttentionInputs, scale: AttentionScale, visible: Tensor | None = None
+    inputs: AttentionInputs, scale: AttentionScale, *, exact_scores: bool = False
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Latents and LSE in float64, unrounded, and the magnitude that float32 sums may be wrong in proportion to.
 
     A score that is off by d scales its probability by 1 + d, and scores are sums of products themselves: to the
-    sum of the terms p |c| comes twice that sum times the largest sum of |z c| of the row.
+    sum of the terms p |c| comes twice that sum times the largest sum of |z c| of the row. Where all scores are exact
+    in float32, only the scaling of the distance to the row's largest score rounds, and the probability itself.
     """
     query, cache = inputs.query, inputs.kv_cache
-    if visible is None:
-        visible = visible_lens(inputs.seq_lens, query.shape[1])
+    visible = visible_lens(inputs.seq_lens, query.shape[1])
     options = {
         "kv_lora_rank": KV_RANK,
         "scale": scale.softmax,
@@ -35,7 +86,7 @@ def expected_attention(
         )
         latents.append(latent)
         lses.append(lse)
-        terms.append(_terms(rows, pages, seen, scale))
+        terms.append(_terms(rows, pages, seen, scale, exact_scores))
     return torch.cat(latents), torch.cat(lses), torch.cat(terms)
 
 
@@ -45,16 +96,21 @@ def _compact(cache: Tensor, table: Tensor, length: int) -> Tensor:
     return take(cache, pages if length else torch.zeros_like(pages)).double()
 
 
-def _terms(query: Tensor, compact: Tensor, visible: Tensor, scale: AttentionScale) -> Tensor:
-    result = torch.zeros(*query.shape[:3], KV_RANK, dtype=torch.float64, device=query.device)
+def _terms(
+    query: Tensor, compact: Tensor, visible: Tensor, scale: AttentionScale, exact_scores: bool
+) -> Tensor:
+    result = torch.zeros(*query.shape[:3], KV_RANK, dtype=F64, device=query.device)
     factor = scale.softmax * scale.query * scale.cache
     for t in range(query.shape[1]):
         rows = compact.flatten(0, 1)[: int(visible[0, t])]
         if not len(rows):
             continue
-        p = torch.softmax(query[0, t] @ rows.T * factor, dim=-1)
-        largest = (query[0, t].abs() @ rows.abs().T * factor).amax(dim=-1, keepdim=True)
-        result[0, t] = p @ rows[:, :KV_RANK].abs() * scale.cache * (1 + 2 * largest)
+        scores = query[0, t] @ rows.T * factor
+        if exact_scores:
+            wrong = 1 + TWO_PARTS + scores.amax(dim=-1, keepdim=True) - scores
+        else:
+            wrong = 1 + 2 * (query[0, t].abs() @ rows.abs().T * factor).amax(dim=-1, keepdim=True)
+        result[0, t] = (torch.softmax(scores, dim=-1) * wrong) @ rows[:, :KV_RANK].abs() * scale.cache
     return result
 
 

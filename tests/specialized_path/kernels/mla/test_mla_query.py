@@ -13,17 +13,12 @@ from specialized_path.kernels.mla.cases import (
     QueryInputs,
     query_inputs,
 )
-from specialized_path.kernels.mla.launch import AttentionScale, QueryWeights, mla_query
-from specialized_path.reference import (
-    linear,
-    quantize_e4m3,
-    rms_norm,
-    round_to,
-    split_kv_b,
-)
+from specialized_path.kernels.mla.launch import QueryWeights, mla_query
+from specialized_path.reference import quantize_e4m3, split_kv_b
+from tests.specialized_path.kernels.mla.attend import QUERY_SCALE as SCALE
+from tests.specialized_path.kernels.mla.oracle import expected_cache, expected_query
 from tests.specialized_path.kernels.replay import captured
 from tests.specialized_path.kernels.tolerance import (
-    ACCUMULATION,
     T1,
     T2,
     assert_close,
@@ -35,8 +30,6 @@ pytestmark = pytest.mark.gpu
 
 CASES = [pytest.param(case, id=case.name) for case in QUERY_CASES]
 BY_NAME = {case.name: case for case in QUERY_CASES}
-F64 = torch.float64
-SCALE = AttentionScale(query=0.5, cache=0.25)
 
 
 def project(inputs: QueryInputs) -> Tensor:
@@ -50,24 +43,6 @@ def project(inputs: QueryInputs) -> Tensor:
     return mla_query(inputs.projected, weights, inputs.kv_cache, inputs.slot_mapping, scale=SCALE, out=poison)
 
 
-def expected_query(inputs: QueryInputs) -> tuple[Tensor, Tensor]:
-    """Query rows in float64 with the contract's inner roundings, and the magnitudes of the terms they sum."""
-    q_a = inputs.projected[:, :1536]
-    q_c = round_to(rms_norm(q_a, inputs.q_a_norm, acc_dtype=F64), torch.bfloat16)
-    heads = inputs.w_kv_b.shape[0] // 256
-    w_uk, _ = split_kv_b(inputs.w_kv_b.double(), num_heads=heads, qk_nope_head_dim=NOPE)
-    q = linear(q_c, inputs.w_q_b, acc_dtype=F64).unflatten(-1, (heads, 192))
-    wide = (q_c.double().abs() @ inputs.w_q_b.double().abs().T).unflatten(-1, (heads, 192))
-    nope, rope = q.double().split([NOPE, 64], dim=-1)
-    absorbed = torch.einsum("bhn,hnc->bhc", nope, w_uk)
-    # An inner element next to a tie may round the other way, by 2^-7 of itself.
-    q_flips = (q_c.double().square() @ inputs.w_q_b.double().square().T).sqrt() * 2.0**-7 / ACCUMULATION
-    flips = torch.einsum("bhn,hnc->bhc", nope.square(), w_uk.square()).sqrt() * 2.0**-7 / ACCUMULATION
-    terms = torch.einsum("bhn,hnc->bhc", wide[..., :NOPE], w_uk.abs()) + flips
-    wide = wide + q_flips.unflatten(-1, (heads, 192))
-    return torch.cat([absorbed, rope], dim=-1), torch.cat([terms, wide[..., NOPE:]], dim=-1)
-
-
 def live(inputs: QueryInputs) -> Tensor:
     return ~inputs.projected.isnan().any(dim=-1)
 
@@ -76,8 +51,8 @@ def live(inputs: QueryInputs) -> Tensor:
 def test_bf16_query_rows_are_within_their_class(case: QueryCase) -> None:
     inputs = query_inputs(case, torch.bfloat16, "cuda")
     query, rows = project(inputs), live(inputs)
-    expected, terms = expected_query(inputs)
-    assert_close(query[rows], expected[rows], T2, term_magnitudes=terms[rows])
+    expected, terms, flips = (part[rows] for part in expected_query(inputs))
+    assert_close(query[rows], expected, T2, term_magnitudes=terms, inner_flips=flips)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -87,13 +62,6 @@ def test_fp8_query_codes_are_those_of_the_bf16_query(case: QueryCase) -> None:
     plain = query_inputs(case, torch.bfloat16, "cuda")
     expected = quantize_e4m3(project(plain)[rows], scale=SCALE.query)
     assert_same_bits(query[rows], expected)
-
-
-def expected_cache(inputs: QueryInputs) -> Tensor:
-    """The cache rows of all steps' rows, rounded as the contract says."""
-    kv_c, k_pe = inputs.projected[:, 1536 : 1536 + ROW].split([KV_RANK, 64], dim=-1)
-    kv = round_to(rms_norm(kv_c, inputs.kv_a_norm, acc_dtype=F64), torch.bfloat16)
-    return torch.cat([kv, k_pe], dim=-1)
 
 
 @pytest.mark.parametrize("case", CASES)
