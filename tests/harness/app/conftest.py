@@ -25,6 +25,7 @@ COPIED = (
     "fasttrack.toml",
     ".github/fasttrack-policy.toml",
     "docs/kimi-k3-path.md",
+    "docs/slice.md",
 )
 
 
