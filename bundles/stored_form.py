@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -51,9 +52,7 @@ def begin_forms(files: Mapping[str, bytes]) -> Callable[[], Mapping[str, StoredF
     A file that has no form is left out, and so are all where no process can be had or is worth its start: what is wrong
     with a file, `read_form` says to the caller.
     """
-    size = sum(len(data) for data in files.values())
-    # A fork takes no thread along, and so not what a thread holds locked.
-    if size < _WORTH_A_PROCESS or threading.active_count() > 1 or len(os.sched_getaffinity(0)) < 2:
+    if sum(len(data) for data in files.values()) < _WORTH_A_PROCESS or not _can_fork():
         return dict
     receiver, sender = get_context("fork").Pipe(duplex=False)
     process = get_context("fork").Process(target=_send_forms, args=(files, sender), daemon=True)
@@ -69,6 +68,14 @@ def begin_forms(files: Mapping[str, bytes]) -> Callable[[], Mapping[str, StoredF
         return forms
 
     return finish
+
+
+def _can_fork() -> bool:
+    """Whether a copy of this process would run beside it, and safely.
+
+    A fork takes no thread along, and so not what a thread holds locked; macOS starts threads of its own.
+    """
+    return sys.platform == "linux" and threading.active_count() == 1 and len(os.sched_getaffinity(0)) > 1
 
 
 def _send_forms(files: Mapping[str, bytes], sender: Connection) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,9 @@ EVIDENCE = "evidence/"
 
 @pytest.fixture
 def beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process is worth its start for any file, and nothing stands against it."""
+    """Another process is worth its start for any file, and can be had."""
     monkeypatch.setattr(stored_form, "_WORTH_A_PROCESS", 0)
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
-    monkeypatch.setattr(stored_form.os, "sched_getaffinity", lambda _pid: {0, 1})
+    monkeypatch.setattr(stored_form, "_can_fork", lambda: True)
 
 
 def evidence_of(folder: Path) -> dict[str, bytes]:
@@ -69,3 +69,9 @@ def test_a_process_that_dies_leaves_the_forms_to_the_reader(
     monkeypatch.setattr(stored_form, "_send_forms", lambda _files, _sender: None)
     files = evidence_of(folder)
     assert begin_forms(files)() == {} and len(parse_ordered_evidence(files)) == len(files)
+
+
+def test_nothing_is_forked_where_the_system_is_not_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert not stored_form._can_fork()
