@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from bundles.attestation import sign_bundle
+from bundles.keys import make_private_key
 from bundles.reader import read_bundle
 from harness.app.cpu_tier import CpuRun, collect_cpu_tier
+from harness.app.gate import gate
 from harness.app.suite_plan import CpuSizes
 from harness.app.validate import validate
 from harness.model.evidence import AnyEvidence
 from harness.model.judgement import Judgement
-from harness.model.words import ExitCode, Tier
-from harness.options import ChangeOptions, OutputOptions, ValidateOptions
+from harness.model.words import ExitCode, Tier, TrustLevel
+from harness.options import ChangeOptions, CommandResult, GateOptions, OutputOptions, ValidateOptions
 
 ROOT = Path(__file__).resolve().parents[3]
 COPIED = (
@@ -47,6 +50,22 @@ def copy_subject(repo: Path) -> Path:
     git(repo, "add", "--all")
     git(repo, "commit", "--quiet", "--message", "the path as it is in the tree")
     return repo
+
+
+def gate_once_the_sources_moved_on(bundle: Path, repo: Path) -> CommandResult:
+    """What the gate says of a bundle, signed here, for a head whose subject has other sources."""
+    copy_subject(repo)
+    git(repo, "branch", "--force", "main")
+    git(repo, "checkout", "--quiet", "-B", "change")
+    plugin = repo / "specialized_path/plugin.py"
+    plugin.write_text(plugin.read_text() + "\n# moved on\n")
+    git(repo, "commit", "--quiet", "--all", "--message", "moved on")
+    sign_bundle(bundle, make_private_key(), TrustLevel.MAINTAINER)
+    return gate(
+        GateOptions(
+            bundles=(bundle,), repo=repo, base="main", head="change", policy=None, output=OutputOptions()
+        )
+    )
 
 
 def validate_options(repo: Path, out: Path, *, tier: Tier = Tier.CPU) -> ValidateOptions:

@@ -11,22 +11,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bundles.archive import unpack
-from bundles.attestation import sign_bundle
 from bundles.contents import Bundle
 from bundles.error import BundleError
 from bundles.files import list_files
-from bundles.keys import make_private_key
 from bundles.reader import read_bundle
 from bundles.verify import JUDGED_BY_OTHERS, MADE_ANEW, verify_bundle
 from harness.app.bundles import merge, show
-from harness.app.gate import gate
 from harness.app.judging import decide, render_report
 from harness.facts.packages import digest_of_judge
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import LedgerEvidence, SourceEvidence, SuiteEvidence
-from harness.model.words import Arm, ExitCode, Tier, TrustLevel
-from harness.options import CombineOptions, GateOptions, OutputOptions, VerifyOptions
-from tests.harness.app.conftest import ROOT, copy_subject, git
+from harness.model.words import Arm, ExitCode, Tier
+from harness.options import CombineOptions, OutputOptions, VerifyOptions
+from tests.harness.app.conftest import ROOT, gate_once_the_sources_moved_on
 
 EXAMPLE = ROOT / "examples" / "bundles" / "kimi-k3-cpu-smoke.tar.gz"
 
@@ -89,23 +86,7 @@ def test_of_a_merged_bundle_is_shown_what_came_from_where(judged_again: Path, re
 def test_the_gate_calls_it_stale_once_the_subjects_sources_have_moved_on(
     judged_again: Path, tmp_path: Path
 ) -> None:
-    repo = copy_subject(tmp_path / "repo")
-    git(repo, "branch", "--force", "main")
-    git(repo, "checkout", "--quiet", "-B", "change")
-    plugin = repo / "specialized_path/plugin.py"
-    plugin.write_text(plugin.read_text() + "\n# moved on\n")
-    git(repo, "commit", "--quiet", "--all", "--message", "moved on")
-    sign_bundle(judged_again, make_private_key(), TrustLevel.MAINTAINER)
-    result = gate(
-        GateOptions(
-            bundles=(judged_again,),
-            repo=repo,
-            base="main",
-            head="change",
-            policy=None,
-            output=OutputOptions(),
-        )
-    )
+    result = gate_once_the_sources_moved_on(judged_again, tmp_path / "repo")
     assert result.exit_code is ExitCode.HARNESS
     assert "it is stale" in result.text and "other sources of the subject than the head's" in result.text
 

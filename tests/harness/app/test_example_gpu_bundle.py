@@ -9,20 +9,17 @@ from types import SimpleNamespace
 import pytest
 
 from bundles.archive import opened
-from bundles.attestation import sign_bundle
 from bundles.contents import Bundle
-from bundles.keys import make_private_key
 from bundles.reader import read_bundle
 from bundles.verify import JUDGED_BY_OTHERS, MADE_ANEW, verify_bundle
 from harness.app import bundles as app_bundles
 from harness.app.bundles import merge
-from harness.app.gate import gate
 from harness.app.judging import decide, render_report
 from harness.facts.packages import digest_of_judge
 from harness.model.evidence import DefaultOffEvidence, EnvironmentEvidence, PythonEffectsEvidence
-from harness.model.words import ExitCode, Outcome, Tier, TrustLevel, Verdict
-from harness.options import CombineOptions, GateOptions, OutputOptions
-from tests.harness.app.conftest import ROOT, copy_subject, git
+from harness.model.words import ExitCode, Outcome, Tier, Verdict
+from harness.options import CombineOptions, OutputOptions
+from tests.harness.app.conftest import ROOT, gate_once_the_sources_moved_on
 
 EXAMPLES = ROOT / "examples" / "bundles"
 GPU, CPU = EXAMPLES / "kimi-k3-gpu-h200.tar.gz", EXAMPLES / "kimi-k3-cpu-smoke.tar.gz"
@@ -106,16 +103,6 @@ def test_of_static_evidence_that_differs_the_one_that_says_worse_is_kept(
 def test_the_gate_calls_it_stale_once_the_subjects_sources_have_moved_on(
     joined: Path, tmp_path: Path
 ) -> None:
-    repo = copy_subject(tmp_path / "repo")
-    git(repo, "branch", "--force", "main")
-    git(repo, "checkout", "--quiet", "-B", "change")
-    plugin = repo / "specialized_path/plugin.py"
-    plugin.write_text(plugin.read_text() + "\n# moved on\n")
-    git(repo, "commit", "--quiet", "--all", "--message", "moved on")
-    sign_bundle(joined, make_private_key(), TrustLevel.MAINTAINER)
-    options = GateOptions(
-        bundles=(joined,), repo=repo, base="main", head="change", policy=None, output=OutputOptions()
-    )
-    result = gate(options)
+    result = gate_once_the_sources_moved_on(joined, tmp_path / "repo")
     assert result.exit_code is ExitCode.HARNESS
     assert "it is stale" in result.text
