@@ -31,6 +31,9 @@ def manifest_problems(manifest: Manifest) -> list[BadField]:
     nano = manifest.models.nano
     if nano is not None and not any("{out}" in argument for argument in nano.build):
         problems.append(BadField("models.nano.build", "no {out}", "{out} where the folder's name belongs"))
+    if manifest.models.slice is not None:
+        roots = manifest.paths.import_roots
+        problems += _dispatch_problems(manifest.models.slice.dispatch, roots, "models.slice.dispatch")
     problems += kernel_problems(manifest.kernels)
     problems += _eval_problems(manifest.evals, manifest.scope.max_context)
     return problems + list(_performance_problems(manifest))
@@ -111,27 +114,31 @@ def _path_problems(paths: PathsSection) -> Iterator[BadField]:
             yield BadField(f"paths.import_roots[{index}]", f'"{root}"', "the name of a top-level package")
 
 
-def _dispatch_problems(dispatch: DispatchSection, roots: tuple[str, ...]) -> Iterator[BadField]:
-    targets = [(f"dispatch.decisions[{i}].target", d.target) for i, d in enumerate(dispatch.decisions)]
-    targets += _numbered("dispatch.specialized_code", dispatch.specialized_code)
-    targets += _numbered("dispatch.baseline_code", dispatch.baseline_code)
+def _dispatch_problems(
+    dispatch: DispatchSection, roots: tuple[str, ...], section: str = "dispatch"
+) -> Iterator[BadField]:
+    """Faults of `[dispatch]`, or of a slice's, whose baseline code may be the engine's own."""
+    elsewhere = () if section == "dispatch" else dispatch.baseline_code
+    targets = [(f"{section}.decisions[{i}].target", d.target) for i, d in enumerate(dispatch.decisions)]
+    targets += _numbered(f"{section}.specialized_code", dispatch.specialized_code)
+    targets += _numbered(f"{section}.baseline_code", dispatch.baseline_code)
     for path, target in targets:
         if not _TARGET.fullmatch(target):
             yield BadField(path, f'"{target}"', '"module:function" or "module:Class.method"')
-        elif not _is_below(target.partition(":")[0], roots):
+        elif target not in elsewhere and not _is_below(target.partition(":")[0], roots):
             yield BadField(path, f'"{target}"', f"a module below paths.import_roots ({', '.join(roots)})")
-    for path, module in _numbered("dispatch.never_imported_when_off", dispatch.never_imported_when_off):
+    for path, module in _numbered(f"{section}.never_imported_when_off", dispatch.never_imported_when_off):
         if not _is_below(module, roots):
             yield BadField(path, f'"{module}"', f"a module below paths.import_roots ({', '.join(roots)})")
-    for path, module in _numbered("dispatch.imported_when_off", dispatch.imported_when_off):
+    for path, module in _numbered(f"{section}.imported_when_off", dispatch.imported_when_off):
         if not _is_below(module, roots):
             yield BadField(path, f'"{module}"', f"a module below paths.import_roots ({', '.join(roots)})")
         elif any(
             _is_below(m, (module,)) or _is_below(module, (m,)) for m in dispatch.never_imported_when_off
         ):
-            yield BadField(path, f'"{module}"', "modules apart from dispatch.never_imported_when_off")
+            yield BadField(path, f'"{module}"', f"modules apart from {section}.never_imported_when_off")
     for target in sorted(set(dispatch.specialized_code) & set(dispatch.baseline_code)):
-        yield BadField("dispatch.baseline_code", f'"{target}"', "code that is not specialized_code as well")
+        yield BadField(f"{section}.baseline_code", f'"{target}"', "code that is not specialized_code as well")
 
 
 def _read_problems(manifest: Manifest) -> Iterator[BadField]:

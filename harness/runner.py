@@ -126,7 +126,7 @@ def run_checks(context: CheckContext, ordered: Sequence[Check]) -> Mapping[str, 
 
 def _run_one(check: Check, context: CheckContext, recorded: frozenset[str]) -> tuple[Finding, ...]:
     try:
-        returned: object = check.run(context)
+        returned: object = check.run(context.at(check.tier))
         found = list(returned) if isinstance(returned, Iterable) else [returned]
     except (Exception, SystemExit) as error:
         return (_error(check, f"The check broke: {_described(error)}.", _frames(error)),)

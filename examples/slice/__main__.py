@@ -88,6 +88,23 @@ def layer_times(
     return rows
 
 
+def prefill_times(
+    arms: dict[tuple[str, int], Process], lengths: list[int], times: int
+) -> list[dict[str, Any]]:
+    """Microseconds of a layer in a step that prefills one prompt, from the difference of two depths."""
+    rows = []
+    for tokens in lengths:
+        seen = {key: arms[key].ask("prefill", tokens=tokens, times=times)["busy_us"] for key in sorted(arms)}
+        span = DEPTHS[1] - DEPTHS[0]
+        row: dict[str, Any] = {"tokens": tokens}
+        for arm in ARMS:
+            pairs = zip(seen[arm, DEPTHS[1]], seen[arm, DEPTHS[0]], strict=True)
+            row[arm] = {"layer_us": [(deep - shallow) / span for deep, shallow in pairs]}
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+    return rows
+
+
 def schedules() -> dict[str, list[list[int]]]:
     """Forced texts: every batch bucket, requests that join and leave, and more requests than the path takes."""
     found = {
@@ -139,6 +156,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder of results and logs")
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 8, 64])
     parser.add_argument("--contexts", type=int, nargs="*", default=[1024])
+    parser.add_argument("--prefills", type=int, nargs="*", default=[256, 2048, 8000])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--soak-steps", type=int, default=0)
     parser.add_argument("--max-context", type=int, default=16384)
@@ -166,6 +184,7 @@ def main() -> None:
             keep("agreement", agreement(arms))
             keep("layers", [row for context in options.contexts
                             for row in layer_times(arms, options.batches, context, options.rounds)])  # fmt: skip
+            keep("prefill", prefill_times(arms, options.prefills, options.rounds))
             if options.soak_steps:
                 soak = {"batch": 4, "steps": options.soak_steps}
                 keep("soak", arms["specialised", DEPTHS[0]].ask("soak", **soak))

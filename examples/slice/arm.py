@@ -54,8 +54,6 @@ class Arm:
 
     def time(self, batch: int, context: int, steps: int) -> dict[str, Any]:
         """GPU-busy microseconds and kernels of a decode step of `batch` requests that have `context` tokens."""
-        import torch
-
         warm_up, prefill_steps = 4, batch * context // 4096 + 8
         for row in range(batch):
             self._add(context, 17 * row + 3, steps + warm_up + prefill_steps, logprobs=None)
@@ -63,20 +61,9 @@ class Arm:
         while len(generated) < batch or min(generated.values()) < warm_up:
             for output in self._engine.step():
                 generated[output.request_id] = len(output.outputs[0].token_ids)
-        torch.cuda.synchronize()
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            start = time.perf_counter()
-            for _ in range(steps):
-                self._engine.step()
-            torch.cuda.synchronize()
-            wall = time.perf_counter() - start
+        spans, wall = self._profiled(steps)
         while self._engine.has_unfinished_requests():
             self._engine.step()
-        spans = [
-            (event.start_ns(), event.start_ns() + event.duration_ns(), event.name())
-            for event in profile.profiler.kineto_results.events()
-            if event.device_type() == torch.autograd.DeviceType.CUDA
-        ]
         kernels = [span for span in spans if not span[2].startswith(("Memcpy", "Memset"))]
         return {
             "busy_us": _union(spans) / 1e3 / steps,
@@ -84,6 +71,34 @@ class Arm:
             "wall_us": wall * 1e6 / steps,
             "names": _by_name(kernels, steps),
         }
+
+    def prefill(self, tokens: int, times: int) -> dict[str, Any]:
+        """GPU-busy microseconds of a step that prefills one prompt of `tokens`, `times` times."""
+        busy = []
+        for turn in range(times + 1):
+            self._add(tokens, 19 * turn + 7, 1, logprobs=None)
+            busy.append(_union(self._profiled(1)[0]) / 1e3)
+            while self._engine.has_unfinished_requests():
+                self._engine.step()
+        return {"busy_us": busy[1:]}
+
+    def _profiled(self, steps: int) -> tuple[list[tuple[int, int, str]], float]:
+        """Spans of all GPU work of some engine steps, and their wall seconds."""
+        import torch
+
+        torch.cuda.synchronize()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            start = time.perf_counter()
+            for _ in range(steps):
+                self._engine.step()
+            torch.cuda.synchronize()
+            wall = time.perf_counter() - start
+        spans = [
+            (event.start_ns(), event.start_ns() + event.duration_ns(), event.name())
+            for event in profile.profiler.kineto_results.events()
+            if event.device_type() == torch.autograd.DeviceType.CUDA
+        ]
+        return spans, wall
 
     def force(self, arrivals: list[list[int]]) -> dict[str, Any]:
         """Log probabilities of a schedule of teacher-forced requests.
@@ -153,11 +168,15 @@ class Arm:
 def _about(model: Any) -> dict[str, Any]:
     from dataclasses import asdict
 
+    import torch
+
     decode = getattr(model, "k3_decode", None)
-    weights = sum(p.numel() * p.element_size() for p in model.parameters())
+    storages = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in model.parameters()}
     return {
         "model_class": f"{type(model).__module__}.{type(model).__qualname__}",
-        "weight_bytes": weights,
+        "parameter_bytes": sum(storages.values()),
+        "allocated_bytes": torch.cuda.memory_allocated(),
+        "stock_mlps": None if decode is None else decode.stock_mlps,
         "decisions": None if decode is None else dict(decode.decisions),
         "start_up": None if decode is None else asdict(decode.start_up),
     }

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from harness.app.arm_evidence import ArmServerRecord, keep_started, record_server
 from harness.app.recorder import Recorder
-from harness.engine.arm_spec import ArmSpec
+from harness.engine.arm_spec import CPU_ENV, ArmSpec
 from harness.engine.client import CompletionClient
 from harness.engine.server import ArmServer
 from harness.model.completion import Completer
@@ -128,6 +128,8 @@ class EngineSession:
             engine_args=manifest.nano_model.engine_args,
             coverage_globs=manifest.coverage.cpu if plan.with_coverage else (),
             cache_dir=plan.workdir.parent / "cache",
+            starts_warm=True,
+            env=CPU_ENV,
         )
         self._server = ArmServer(self._spec)
         self._client: CompletionClient | None = None

@@ -1,40 +1,49 @@
-"""Collects the gpu tier: captured graphs, and what base and head look like on a GPU with the switch unset.
+"""Collects the gpu tier: captured graphs, the way of every step, and both commits on a GPU with the switch unset.
 
-The parts of the tier that this version cannot collect leave gaps, and so does the candidate of a change that declares
-no deployment with a GPU.
+What is served is the manifest's slice of the real model, or the miniature model where there is none. The parts of the
+tier that this version cannot collect leave gaps, and so does the candidate of a change that declares no deployment
+with a GPU.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
+from eval_suites.edges import plain_scenarios
 from eval_suites.prompts import long_prompt, select_prompts
 from harness.app.cpu_tier import CHECKPOINT, CpuRun, build_checkpoint, probe_run
-from harness.app.probe_plans import SEED, bystander_engine, has_model, off_engine
-from harness.app.probes import ProbeRun, describe_process, new_process, record_snapshots
+from harness.app.probe_plans import SEED, bystander_engine, has_code, has_model, off_engine
+from harness.app.probes import ProbeRun, describe_process, new_process, read_steps, record_snapshots
 from harness.app.recorder import utc_now
 from harness.engine.bystander import write_bystander
 from harness.engine.probe.process import ProbeProcess
 from harness.engine.probe.recording import Recording
 from harness.model.errors import EngineError, EvidenceError
-from harness.model.evidence import CapturedPointersEvidence
+from harness.model.evidence import ArmEvidence, CapturedPointersEvidence, ProbeEvidence
 from harness.model.manifest import Manifest
-from harness.model.probe import ProbeEngine, ProbeEvent, ProbePlan, ProbeRequest, Scenario
+from harness.model.probe import LORA, ProbeEngine, ProbeEvent, ProbePlan, ProbeRequest, Scenario
 from harness.model.words import Arm, Tier
 
 GRAPHS = "graphs"
 """The engine whose captured graphs are followed."""
+SLICE = "slice"
+"""The folder of the slice's checkpoint, below the run's."""
 NEEDS = {
-    "candidate": f"captured graphs of {Arm.CANDIDATE}",
-    "head": "default off of head",
-    "base": "default off of base",
+    "candidate": (f"captured graphs of {Arm.CANDIDATE}", f"probe of {Arm.CANDIDATE}"),
+    "head": ("default off of head",),
+    "base": ("default off of base",),
 }
 """How gaps name what each process would have shown."""
 NO_TIMING = "this version of fasttrack has no collector for timings on a GPU yet"
 EAGER_TOKENS = 1024
 """A prompt of more tokens than any graph is captured for."""
+_DUMMY = ("--load-format", "dummy", "--skip-tokenizer-init")
+_MEMORY = ("--gpu-memory-utilization", "0.3")
+"""Of the GPU, which the processes share; the cache of those that are compared is given outright below."""
 _COMPARED = (
     *("--kv-cache-memory-bytes", str(256 * 2**20)),
     *("--max-num-seqs", "64"),
@@ -44,39 +53,60 @@ _COMPARED = (
 
 
 def collect_gpu_tier(run: CpuRun) -> None:
-    """Runs the processes one after the other on the GPU and records what they show; what fails leaves a gap."""
+    """Runs the processes side by side on the GPU and records what they show; what fails leaves a gap."""
+    run = replace(run, manifest=run.manifest.at(Tier.GPU))
     no_gpu = run.manifest.scope.why_no_nvidia_gpu
     run.recorder.gap(Tier.GPU, "timing", no_gpu or NO_TIMING, broke=False)
     if no_gpu:
-        run.recorder.gap(Tier.GPU, NEEDS["candidate"], no_gpu, broke=False)
-    probes = replace(probe_run(run, run.workdir / CHECKPOINT), tier=Tier.GPU)
+        for need in NEEDS["candidate"]:
+            run.recorder.gap(Tier.GPU, need, no_gpu, broke=False)
+    is_slice = run.manifest.models.slice is not None
+    probes = replace(probe_run(run, run.workdir / (SLICE if is_slice else CHECKPOINT)), tier=Tier.GPU)
     plans = plan_gpu(probes)
     try:
         if any("{model}" in engine.args for plan in plans.values() for engine in plan.engines):
-            build_checkpoint(run)
+            _ = write_slice(run) if is_slice else build_checkpoint(run)
     except EngineError as error:
         run.recorder.broken(Tier.GPU, f"tier {Tier.GPU}", error)
         return
     write_bystander(probes.workdir / "bystander")
-    for name, plan in plans.items():
-        _run_process(probes, name, plan)
+    with ThreadPoolExecutor(len(plans)) as pool:
+        try:
+            list(pool.map(lambda name: _run_process(probes, name, plans[name]), plans))
+        except BaseException:
+            probes.kill()
+            raise
+
+
+def write_slice(run: CpuRun) -> Path:
+    """Writes the slice's configuration, for which vLLM draws weights, and returns its folder.
+
+    Raises `EngineError` when the head commit has no such file.
+    """
+    found = run.manifest.models.slice
+    if found is None or run.slice_config is None:
+        message = f"the head commit has no {found.config if found else 'slice'}"
+        raise EngineError("no-slice-config", message, "see [models.slice] config in the manifest")
+    folder = run.workdir / SLICE
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_bytes(run.slice_config)
+    return folder
 
 
 def _run_process(probes: ProbeRun, name: str, plan: ProbePlan) -> None:
     process = new_process(probes, name, plan)
     probes.processes.append(process)
-    probes.recorder.progress.say(f"{NEEDS[name]}: starting")
+    probes.recorder.progress.say(f"{NEEDS[name][0]}: starting")
     try:
         recording = process.run()
     except (EngineError, EvidenceError) as error:
         log = error.log_tail.splitlines() if isinstance(error, EngineError) else ()
-        probes.recorder.gap(Tier.GPU, NEEDS[name], error.message, broke=True, details=log)
+        for need in NEEDS[name]:
+            probes.recorder.gap(Tier.GPU, need, error.message, broke=True, details=log)
         return
-    except BaseException:
-        probes.kill()
-        raise
+    probes.recorder.progress.say(f"{NEEDS[name][0]}: {len(recording.steps)} steps")
     if name == "candidate":
-        record_graphs(probes, recording, process)
+        record_candidate_on_a_gpu(probes, recording, process)
     else:
         record_snapshots(probes, name, recording)
 
@@ -89,11 +119,13 @@ def plan_gpu(run: ProbeRun) -> dict[str, ProbePlan]:
     manifest = run.manifest
     off = [bystander_engine(_on_a_gpu(_COMPARED))]
     if has_model(manifest, run.base_path):
-        off.append(off_engine(manifest, _on_a_gpu(_COMPARED)))
+        # A class that the base lacks cannot be asked of it by name.
+        opted_in = has_code(manifest, manifest.dispatch.specialized_code, run.base_path)
+        off.append(off_engine(manifest.gpu_model, _on_a_gpu((*_COMPARED, *_slice_args(manifest, opted_in)))))
     off = [engine.model_copy(update={"watches_graphs": True}) for engine in off]
     engines: dict[str, Sequence[ProbeEngine]] = {"head": off, "base": off}
     if manifest.scope.nvidia_platforms:
-        engines = {"candidate": [graph_engine(manifest)]} | engines
+        engines = {"candidate": candidate_engines(manifest)} | engines
     return {
         name: ProbePlan(
             engines=tuple(found),
@@ -104,73 +136,141 @@ def plan_gpu(run: ProbeRun) -> dict[str, ProbePlan]:
     }
 
 
+def candidate_engines(manifest: Manifest) -> list[ProbeEngine]:
+    """The deployment of the scope, and two beyond it, which are refused or fall back: with drafts, with adapters."""
+    served = graph_engine(manifest)
+    beyond = served.model_copy(
+        update={
+            "scenarios": served.scenarios[-1:],
+            "watches_pages": False,
+            "watches_graphs": False,
+            "within_scope": False,
+        }
+    )
+    drafts = {
+        "method": "ngram",
+        "num_speculative_tokens": manifest.scope.max_draft_tokens + 1,
+        "prompt_lookup_min": 1,
+        "prompt_lookup_max": 3,
+    }
+    others = {"beyond": ("--speculative-config", json.dumps(drafts)), LORA: ("--enable-lora",)}
+    return [
+        served,
+        *(
+            beyond.model_copy(update={"name": name, "args": (*served.args, *args)})
+            for name, args in others.items()
+        ),
+    ]
+
+
 def graph_engine(manifest: Manifest) -> ProbeEngine:
-    """The candidate with a graph for every batch of its scope, and for one request more."""
-    scope, nano = manifest.scope, manifest.nano_model
+    """The candidate with its graphs, for one request more than its scope takes; at every edge of the scope.
+
+    The graphs are those that the slice's deployment captures; without a slice, one for every batch.
+    """
+    scope, model = manifest.scope, manifest.gpu_model
     most = scope.max_batch + 1
+    declared = manifest.models.slice.graph_batches if manifest.models.slice is not None else ()
+    sizes = declared or tuple(range(1, most + 1))
     args = {
         "--model": "{model}",
-        "--max-model-len": str(nano.max_model_len),
+        "--max-model-len": str(model.max_model_len),
         "--max-num-seqs": str(most),
-        "--max-num-batched-tokens": str(max(nano.max_model_len, EAGER_TOKENS)),
+        "--max-num-batched-tokens": str(max(EAGER_TOKENS, min(model.max_model_len, 2 * EAGER_TOKENS))),
         "--additional-config": json.dumps({manifest.switch.key: manifest.switch.on}),
     }
     pairs = tuple(word for pair in args.items() for word in pair)
-    sizes = tuple(str(size) for size in range(1, most + 1))
+    captured = ("--cudagraph-capture-sizes", *map(str, sizes))
+    edges = plain_scenarios(scope, max_model_len=model.max_model_len, seed=SEED + 40)
     return ProbeEngine(
         name=GRAPHS,
-        args=_on_a_gpu((*pairs, *nano.engine_args, "--cudagraph-capture-sizes", *sizes)),
-        scenarios=(graph_scenario(most, nano.max_model_len),),
+        args=_on_a_gpu((*pairs, *_slice_args(manifest, opted_in=True), *model.engine_args, *captured)),
+        scenarios=(graph_scenario(sizes, most, model.max_model_len), *edges),
         watches_state=False,
+        watches_pages=True,
         watches_graphs=True,
+        may_refuse=True,
     )
 
 
-def graph_scenario(most: int, max_model_len: int) -> Scenario:
-    """Every size of a graph by decodes and by prompts, then a prompt that no graph is captured for, then all again."""
+def graph_scenario(sizes: Sequence[int], most: int, max_model_len: int) -> Scenario:
+    """Every batch by decodes and every size by prompts, then a prompt that no graph is captured for, then all again.
+
+    Args:
+        sizes: What graphs are captured for.
+        most: Requests that decode together at first.
+        max_model_len: Tokens that the model takes.
+    """
     text = long_prompt(8 * EAGER_TOKENS, seed=SEED + 31)
     length = min(EAGER_TOKENS, max_model_len - 2)
     eager = ProbeRequest(name="eager", text=text, num_tokens=length, max_tokens=1)
-    between = 2 * most + 4
+    between = most + len(sizes) + 4
     events = (
-        *_every_size("a", most, 0),
+        *_every_size("a", sizes, most, 0),
         ProbeEvent(before_step=between, add=(eager,)),
-        *_every_size("b", most, between + 3),
+        *_every_size("b", sizes, most, between + 3),
     )
     return Scenario(name="every_graph", events=events)
 
 
-def _every_size(prefix: str, most: int, start: int) -> Iterator[ProbeEvent]:
-    """As many requests as the largest graph takes, which end one after the other; then prompts of every length."""
+def _every_size(prefix: str, sizes: Sequence[int], most: int, start: int) -> Iterator[ProbeEvent]:
+    """As many requests as a step takes, which end one after the other; then prompts of the sizes of graphs."""
     texts = select_prompts(most, seed=SEED + 32, min_bytes=most, max_bytes=most + 24)
+    # Short enough that one step takes all of them.
     ladder = (
-        ProbeRequest(name=f"{prefix}_decode_{index}", text=text, max_tokens=2 + index)
+        ProbeRequest(name=f"{prefix}_decode_{index}", text=text, num_tokens=4, max_tokens=2 + index)
         for index, text in enumerate(texts)
     )
     yield ProbeEvent(before_step=start, add=tuple(ladder))
-    for length in range(1, most + 1):
+    for index, length in enumerate(sizes):
         prompt = ProbeRequest(
             name=f"{prefix}_prompt_{length}", text=texts[0], num_tokens=length, max_tokens=1
         )
-        yield ProbeEvent(before_step=start + most + 1 + length, add=(prompt,))
+        yield ProbeEvent(before_step=start + most + 2 + index, add=(prompt,))
+
+
+def _slice_args(manifest: Manifest, opted_in: bool) -> tuple[str, ...]:
+    found = manifest.models.slice
+    if found is None:
+        return ()
+    return (*_DUMMY, *(found.opt_in_args if opted_in else ()))
 
 
 def _on_a_gpu(args: Sequence[str]) -> tuple[str, ...]:
     # A step of the script is a step of the engine, its outputs fetched before the next begins.
-    return ("--seed", "0", "--no-async-scheduling", *args)
+    return ("--seed", "0", "--no-async-scheduling", *_MEMORY, *args)
 
 
-def record_graphs(run: ProbeRun, recording: Recording, process: ProbeProcess) -> None:
-    """Records the candidate's captured graphs with the proof of the process that captured them.
+def record_candidate_on_a_gpu(run: ProbeRun, recording: Recording, process: ProbeProcess) -> None:
+    """Records the way of every step of the candidate, and its captured graphs.
 
-    What the ledger's reader complains of stands among the notes: no step is judged by this process, and the tracer
-    cannot follow steps into graphs.
+    With the graphs, what the ledger's reader complains of stands among the notes: no step is judged by them.
     """
+    arm = describe_process(process, recording, run)
+    run.recorder.record(
+        ProbeEvidence(
+            tier=run.tier,
+            recorded_at=utc_now(),
+            hardware=run.recorder.hardware,
+            command=process.command,
+            seed=SEED,
+            arm=Arm.CANDIDATE,
+            process=arm,
+            steps=read_steps(recording, run.manifest.dispatch.targets),
+            engines=recording.engines,
+            results=recording.results,
+            refusals=recording.refusals,
+        )
+    )
+    record_graphs(run, recording, process, arm)
+
+
+def record_graphs(run: ProbeRun, recording: Recording, process: ProbeProcess, arm: ArmEvidence) -> None:
+    """Records the captured graphs of the candidate; a gap where its process recorded none."""
     found = recording.graphs.get(GRAPHS)
     if found is None:
-        run.recorder.gap(run.tier, NEEDS["candidate"], "the process recorded no graphs", broke=True)
+        run.recorder.gap(run.tier, NEEDS["candidate"][0], "the process recorded no graphs", broke=True)
         return
-    arm = describe_process(process, recording, run)
     run.recorder.record(
         CapturedPointersEvidence(
             tier=run.tier,

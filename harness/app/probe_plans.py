@@ -9,7 +9,7 @@ from pathlib import Path
 from eval_suites.edges import PREFILL_BUDGET, plain_scenarios, verify_scenarios
 from eval_suites.prompts import select_prompts
 from harness.engine.bystander import BYSTANDER_ARGS
-from harness.model.manifest import Manifest
+from harness.model.manifest import Manifest, ServedModel
 from harness.model.probe import LORA, ProbeEngine, ProbeEvent, ProbePlan, ProbeRequest, Scenario
 
 SEED = 20_261
@@ -30,7 +30,7 @@ def plan_probes(
     twins = edge_engines(manifest, (), is_candidate=False)
     off = [bystander_engine(_COMMON)]
     if base_has_model:
-        off.append(off_engine(manifest, _COMMON))
+        off.append(off_engine(manifest.nano_model, _COMMON))
 
     def plan(found: Sequence[ProbeEngine]) -> ProbePlan:
         return ProbePlan(engines=tuple(found), model_dir=str(model_dir), bystander_dir=str(bystander_dir))
@@ -41,9 +41,15 @@ def plan_probes(
 
 
 def has_model(manifest: Manifest, folder: Path) -> bool:
-    """Whether the files in a folder hold every module of the manifest's baseline code."""
-    modules = {target.partition(":")[0].replace(".", "/") for target in manifest.dispatch.baseline_code}
-    return all((folder / f"{m}.py").is_file() or (folder / m / "__init__.py").is_file() for m in modules)
+    """Whether the files in a folder hold every module of the manifest's baseline code; the engine's own it has."""
+    return has_code(manifest, manifest.dispatch.baseline_code, folder)
+
+
+def has_code(manifest: Manifest, targets: Sequence[str], folder: Path) -> bool:
+    """Whether the files in a folder hold every module of the targets that lies below the import roots."""
+    modules = [target.partition(":")[0].split(".") for target in targets]
+    own = {"/".join(names) for names in modules if names[0] in manifest.paths.import_roots}
+    return all((folder / f"{m}.py").is_file() or (folder / m / "__init__.py").is_file() for m in own)
 
 
 def edge_engines(manifest: Manifest, switch: Sequence[str], *, is_candidate: bool) -> list[ProbeEngine]:
@@ -119,12 +125,11 @@ def _off_scenario(seed: int) -> Scenario:
     return Scenario(name="unset", events=(ProbeEvent(before_step=0, add=requests),))
 
 
-def off_engine(manifest: Manifest, common: Sequence[str]) -> ProbeEngine:
+def off_engine(model: ServedModel, common: Sequence[str]) -> ProbeEngine:
     """The subject's model with the switch unset and the cache that the engine chooses."""
-    nano = manifest.nano_model
     return ProbeEngine(
         name="off",
-        args=(*common, "--model", "{model}", "--max-model-len", str(nano.max_model_len), *nano.engine_args),
+        args=(*common, "--model", "{model}", "--max-model-len", str(model.max_model_len), *model.engine_args),
         scenarios=(_off_scenario(SEED + 20),),
         watches_state=False,
         takes_snapshot=True,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness.app.probe_plans import SEED, has_model, plan_probes
 from harness.app.recorder import Recorder, utc_now
-from harness.engine.arm_spec import ArmSpec
+from harness.engine.arm_spec import CPU_ENV, ArmSpec
 from harness.engine.bystander import write_bystander
 from harness.engine.coverage_reader import read_coverage
 from harness.engine.probe.cache_layout import parse_layout
@@ -133,12 +133,12 @@ def new_process(run: ProbeRun, name: str, plan: ProbePlan) -> ProbeProcess:
         dispatch=manifest.dispatch,
         ledger_dir=run.workdir / name,
         nonce=secrets.token_hex(8),
-        max_model_len=manifest.nano_model.max_model_len,
+        max_model_len=(manifest.gpu_model if run.tier is Tier.GPU else manifest.nano_model).max_model_len,
         additional_config={manifest.switch.key: manifest.switch.on} if is_candidate else {},
-        coverage_globs=manifest.coverage.cpu if is_candidate else (),
+        coverage_globs=manifest.coverage.cpu if is_candidate and run.tier is Tier.CPU else (),
         cache_dir=_cache_of(run, name),
-        # The n-gram drafter's numba threads would otherwise become torch's, and wait for each other.
-        env={"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "NUMBA_NUM_THREADS": "1"} | _COMPILED[run.tier],
+        starts_warm=run.tier is Tier.CPU,
+        env=CPU_ENV | _COMPILED[run.tier],
     )
     return ProbeProcess(spec, plan, timeout_s=_TIMEOUT_S[run.tier])
 
@@ -225,7 +225,9 @@ def read_steps(recording: Recording, targets: CodeTargets) -> tuple[ProbeStep, .
     for step in recording.steps:
         by_call = next(changes[step.engine])[1] if step.observed is not None else ()
         is_specialised = any(step.row.ran.get(t, 0) for t in targets.specialized_code)
-        writes = sort_writes(step, by_call, layouts[step.engine]) if by_call and is_specialised else ()
+        writes = step.writes if is_specialised else ()
+        if by_call and is_specialised:
+            writes = sort_writes(step, by_call, layouts[step.engine])
         found.append(
             ProbeStep(
                 engine=step.engine,

@@ -280,6 +280,7 @@ def run_cpu_tier(
     tasks = [f"{task.include_path}/**" for task in manifest.evals.lm_eval if task.include_path]
     if tasks:
         question.repository.export(change.held_by, tasks, tasks_root)
+    found = manifest.models.slice
     collect(
         CpuRun(
             manifest=manifest,
@@ -290,6 +291,7 @@ def run_cpu_tier(
             workdir=arms_folder,
             data_root=options.change.repo,
             tasks_root=tasks_root,
+            slice_config=None if found is None else question.repository.read(change.head, found.config),
             own_tests=own_tests_of(static_question(question), recorder, workdir / "own_tests"),
             sizes=SIZES[options.profile],
         )

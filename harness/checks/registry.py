@@ -29,6 +29,7 @@ from harness.checks.isolation.iso007_base_and_head import BaseAndHead
 from harness.checks.isolation.iso008_declared_writes import DeclaredWrites
 from harness.checks.isolation.iso009_captured_pointers import CapturedPointers
 from harness.checks.isolation.iso010_base_and_head_on_a_gpu import BaseAndHeadOnAGpu
+from harness.checks.isolation.iso011_pages_on_a_gpu import PagesOnAGpu
 from harness.checks.performance.perf001_decode_itl import DecodeItl
 from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
 from harness.checks.scope.sco001_temperature_sampling import TemperatureSampling
@@ -36,6 +37,7 @@ from harness.checks.scope.sco002_structured_output import StructuredOutput
 from harness.checks.scope.sco003_full_context import FullContext
 from harness.checks.scope.sco004_edges import ScopeEdges
 from harness.checks.scope.sco005_served_features import ServedFeatures
+from harness.checks.scope.sco006_edges_on_a_gpu import ScopeEdgesOnAGpu
 from harness.model.check import Check
 from harness.model.errors import ConfigurationError
 from harness.model.words import Principle, Tier
@@ -51,6 +53,7 @@ BUILT_IN: tuple[type[Check], ...] = (
     DeclaredWrites,
     CapturedPointers,
     BaseAndHeadOnAGpu,
+    PagesOnAGpu,
     ReachingOut,
     Surface,
     TemperatureSampling,
@@ -58,6 +61,7 @@ BUILT_IN: tuple[type[Check], ...] = (
     FullContext,
     ScopeEdges,
     ServedFeatures,
+    ScopeEdgesOnAGpu,
     TokenLevel,
     GreedyAgreement,
     SpecializedShare,

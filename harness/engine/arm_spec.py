@@ -17,6 +17,14 @@ BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap"
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 """The only variables of the harness's own environment that the change's code gets to see."""
 
+CPU_ENV = {
+    # The engine's core computes itself: a worker beside it, and both polling for each other, cost as much again.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # The n-gram drafter's numba threads would otherwise become torch's, and wait for each other.
+    "NUMBA_NUM_THREADS": "1",
+}
+"""Of every engine of the cpu tier, served or scripted."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmSpec:
@@ -43,6 +51,8 @@ class ArmSpec:
     cache_dir: Path | None = None
     """A folder for the engine's caches that several servers of one run may share; None gives each its own."""
     num_threads: int = 1
+    starts_warm: bool = False
+    """Whether it is forked from a process that has imported vLLM, and nothing of a subject, before."""
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property

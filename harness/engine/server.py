@@ -105,7 +105,8 @@ class ArmServer:
 
     def _launch(self) -> None:
         self._program = Supervised(self._temp_dir, self.spec.log_path)
-        if not self._program.launch(self._command(self.port), self.spec.environment(self._temp_dir)):
+        command, env = self._command(self.port), self.spec.environment(self._temp_dir)
+        if not self._program.launch(command, env, warm=self.spec.starts_warm):
             raise self.error("engine-start", "The server's command could not be run.")
 
     def _wait_until_ready(self, deadline: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from harness.engine.import_hook import Wrapper
@@ -31,6 +31,11 @@ class StepRecorder:
         self.num_steps = 0
         self.ran: dict[str, int] = {}
         self.decisions: list[dict[str, Any]] = []
+        self.follows_graphs = False
+        """Whether captures and replays of graphs are told, and a planted call showed that they are."""
+        self._was_replayed = False
+        self._before_capture: tuple[dict[str, int], int] = ({}, 0)
+        self._captured: dict[Hashable, tuple[dict[str, int], list[dict[str, Any]]]] = {}
         self._scheduled: tuple[ScheduledRequest, ...] = ()
         self._num_draft_tokens = 0
         self._started_ns = 0
@@ -109,6 +114,29 @@ class StepRecorder:
         """Forgets calls and decisions that belong to no step, such as those of a warm-up."""
         self.ran.clear()
         self.decisions = []
+        self._was_replayed = False
+
+    def capture_begun(self) -> None:
+        """What is called and decided from now on becomes part of a graph."""
+        self._before_capture = dict(self.ran), len(self.decisions)
+
+    def capture_ended(self, key: Hashable) -> None:
+        """The graph `key` holds what was called and decided since the capture began."""
+        ran, num_decisions = self._before_capture
+        calls = {t: count - ran.get(t, 0) for t, count in self.ran.items() if count > ran.get(t, 0)}
+        self._captured[key] = calls, self.decisions[num_decisions:]
+
+    def replayed(self, key: Hashable) -> None:
+        """A graph runs again: what it holds counts for the present step, since no Python of it will run.
+
+        Raises:
+            KeyError: its capture was not told.
+        """
+        calls, decisions = self._captured[key]
+        for target, count in calls.items():
+            self.ran[target] = self.ran.get(target, 0) + count
+        self.decisions += decisions
+        self._was_replayed = True
 
     def _begin(self, scheduler_output: Any) -> None:
         self.reset()
@@ -130,6 +158,7 @@ class StepRecorder:
             "decisions": self.decisions,
             "ran": dict(self.ran),
             "num_draft_tokens": self._num_draft_tokens,
+            "graph_replayed": self._was_replayed,
         }
         self.num_steps += 1
         # An output that is still to be fetched may have fields of the same names, without their final contents.

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.engine import supervisor
+from harness.engine.warm_start import WarmProcess, fork_supervisor
 
 
 class Supervised:
@@ -22,7 +23,7 @@ class Supervised:
         """`temp_dir` exists and is removed in the end; `log_path` takes what the program prints."""
         self._temp_dir = temp_dir
         self._log_path = log_path
-        self._supervisor: subprocess.Popen[bytes] | None = None
+        self._supervisor: subprocess.Popen[bytes] | WarmProcess | None = None
         self._pid = 0
 
     @property
@@ -30,11 +31,25 @@ class Supervised:
         """Whether the program's own process is alive."""
         return self._supervisor is not None and self._supervisor.poll() is None
 
-    def launch(self, command: Sequence[str], env: Mapping[str, str]) -> bool:
-        """Starts the program; whether it could be run at all."""
+    def launch(self, command: Sequence[str], env: Mapping[str, str], *, warm: bool = False) -> bool:
+        """Starts the program; whether it could be run at all.
+
+        `warm`: a module of Python that imports vLLM is run in a process with vLLM in it, where that can be had.
+        """
+        if warm:
+            self._supervisor = fork_supervisor(self._temp_dir, self._log_path, command, env)
+        if self._supervisor is None:
+            self._supervisor = self._run_supervisor(command, env)
+        answer = self.hear(timeout_s=30)
+        if not answer.isdigit():
+            return False
+        self._pid = int(answer)
+        return True
+
+    def _run_supervisor(self, command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         head = [sys.executable, "-I", "-S", supervisor.__file__, str(self._temp_dir), str(self._log_path)]
         with self._log_path.open("ab") as log:
-            self._supervisor = subprocess.Popen(
+            return subprocess.Popen(
                 [*head, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -42,11 +57,6 @@ class Supervised:
                 env=dict(env),
                 start_new_session=True,
             )
-        answer = self.hear(timeout_s=30)
-        if not answer.isdigit():
-            return False
-        self._pid = int(answer)
-        return True
 
     def wait(self, timeout_s: float) -> int | None:
         """The program's exit status; None while it still runs after `timeout_s`, or was killed from here."""
@@ -92,7 +102,7 @@ class Supervised:
                 watcher.kill()
                 watcher.wait()
             watcher.stdout.close()
-            if watcher.returncode < 0:
+            if (watcher.returncode or 0) < 0:
                 _kill_group(self._pid)
         shutil.rmtree(self._temp_dir, ignore_errors=True)
 

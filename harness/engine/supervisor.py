@@ -17,31 +17,58 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def main(temp_dir: str, log_file: str, command: list[str]) -> int:
+class Program(Protocol):
+    """What the supervisor asks of its child; `subprocess.Popen` does it."""
+
+    pid: int
+    returncode: int | None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status; raises `subprocess.TimeoutExpired`."""
+        ...
+
+    def terminate(self) -> None:
+        """Asks it to end."""
+        ...
+
+
+def run_command(command: Sequence[str], log: int, temp_dir: str) -> Program:
+    """The command in a session of its own, with nothing to read, printing to the file descriptor `log`."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        cwd=temp_dir,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
+    )
+
+
+def main(
+    temp_dir: str,
+    log_file: str,
+    command: list[str],
+    start: Callable[[Sequence[str], int, str], Program] = run_command,
+) -> int:
     """Runs the command until it ends or the harness wants it to; gives its exit status."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     status = 1
     try:
         with Path(log_file).open("ab", buffering=0) as log:
-            server = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=temp_dir,
-                start_new_session=True,
-                preexec_fn=_die_with_parent,
-            )
+            server = start(command, log.fileno(), temp_dir)
         _say(str(server.pid))
         status = _attend(server)
     except OSError as error:
@@ -53,7 +80,7 @@ def main(temp_dir: str, log_file: str, command: list[str]) -> int:
     return status
 
 
-def _attend(server: subprocess.Popen[bytes]) -> int:
+def _attend(server: Program) -> int:
     parent = os.getppid()
     pidfd = os.pidfd_open(server.pid)
     poll = select.poll()
@@ -78,7 +105,7 @@ def _attend(server: subprocess.Popen[bytes]) -> int:
             _say(words[0].decode())
 
 
-def _stop(server: subprocess.Popen[bytes], grace_s: float) -> int:
+def _stop(server: Program, grace_s: float) -> int:
     _signal_tree(signal.SIGCONT)
     server.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -164,7 +191,13 @@ def _shared_files(pid: int) -> set[str]:
     return set()
 
 
-def _die_with_parent() -> None:
+def adopt_orphans() -> None:
+    """What a descendant leaves behind becomes a child of this process."""
+    _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent() -> None:
+    """The calling process is killed when its parent ends."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

@@ -32,6 +32,8 @@ from harness.engine.trace_settings import (
 
 RUNNER_MODULES = ("vllm.v1.worker.gpu_model_runner", "vllm.v1.worker.gpu.model_runner")
 """Where vLLM keeps the two generations of its model runner; the CPU's runners inherit from them."""
+_COMPUTING = ("Worker", "EngineCore")
+"""In the name of a process that vLLM may compute in."""
 _MARKER = DecisionTarget(target=marker.DECISION_TARGET, value="", specialized="marker")
 _active: Tracer | None = None
 
@@ -55,7 +57,7 @@ class Tracer:
 
     def module_found(self, module: str) -> None:
         """Records a module of the subject that is about to run; a worker records its lines from here on."""
-        if "Worker" in multiprocessing.current_process().name:
+        if any(part in multiprocessing.current_process().name for part in _COMPUTING):
             self.start_coverage()
         if module not in self._recorded_modules:
             self._recorded_modules.add(module)
@@ -113,7 +115,7 @@ class Tracer:
         self._pending = []
         self._sweep_modules()
         mode = getattr(getattr(runner, "compilation_config", None), "cudagraph_mode", None)
-        if getattr(mode, "name", "NONE") != "NONE":
+        if getattr(mode, "name", "NONE") != "NONE" and not self.steps.follows_graphs:
             self.file.write(
                 "error", where="start", message=f"graphs are captured ({mode}), their steps not traced"
             )

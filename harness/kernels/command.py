@@ -70,16 +70,38 @@ def compile_(
 @click.option(
     "--match", default="*", show_default=True, help="Variants that the tests must launch, as a glob."
 )
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Pytest processes at a time, each with a share of the tests.",
+)
+@click.option(
+    "--memcheck",
+    "with_memcheck",
+    is_flag=True,
+    help="Run them under compute-sanitizer's memcheck, once it has found a planted fault.",
+)
 @output_options
 @click.argument("pytest_args", nargs=-1, type=click.UNPROCESSED)
-def test(match: str, pytest_args: tuple[str, ...], **options: Any) -> CommandResult:
+def test(
+    match: str, jobs: int, with_memcheck: bool, pytest_args: tuple[str, ...], **options: Any
+) -> CommandResult:
     """Run the kernels' tests and record what each launched; further arguments go to pytest.
 
     Arguments that select tests (-k, -m) want a --match that names the variants of that selection.
     """
     from harness.kernels.commands import run_kernel_tests
 
-    return run_kernel_tests(match=match, pytest_args=pytest_args, output=output(options), **_subject(options))
+    return run_kernel_tests(
+        match=match,
+        pytest_args=pytest_args,
+        jobs=jobs,
+        with_memcheck=with_memcheck,
+        output=output(options),
+        **_subject(options),
+    )
 
 
 @kernels.command("bench", epilog=_EPILOG)

@@ -74,18 +74,24 @@ def run_kernel_tests(
     output: OutputOptions,
     match: str,
     pytest_args: Sequence[str],
+    jobs: int,
+    with_memcheck: bool,
 ) -> CommandResult:
-    """The tests' outcomes and variant coverage."""
-    run = run_tests(_subject(manifest, python, out), pytest_args, match)
+    """The tests' outcomes and variant coverage, and what memcheck saw where it is asked for."""
+    subject = _subject(manifest, python, out)
+    run = run_tests(subject, pytest_args, match, jobs=jobs, with_memcheck=with_memcheck)
     return _result(run, rendering.render_tests, tests_code(run), out, output)
 
 
 def tests_code(run: KernelTestRun) -> ExitCode:
-    """1 when a test failed, 3 when one was not run, or a variant was launched by none that passed."""
-    outcomes = {test.outcome for test in run.tests}
-    if outcomes & {"failed", "error"} or run.exit_status not in (0, 5):
+    """1 when a test failed or memcheck reported something.
+
+    3 when a test was not run, a variant was launched by none that passed, or memcheck lost sight of a process.
+    """
+    outcomes, checked = {test.outcome for test in run.tests}, run.memcheck
+    if outcomes & {"failed", "error"} or run.exit_status not in (0, 5) or (checked and checked.num_errors):
         return ExitCode.REJECT
-    if outcomes != {"passed"} or run.never_launched:
+    if outcomes != {"passed"} or run.never_launched or (checked and not checked.is_clean):
         return ExitCode.UNDECIDED
     return ExitCode.ADMIT
 

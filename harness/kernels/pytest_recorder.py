@@ -1,28 +1,82 @@
 """A pytest plugin that records each test's outcome and the kernel variants that it launched.
 
-Loaded with `-p harness.kernels.pytest_recorder`; the environment says where to write (`FASTTRACK_KERNEL_TESTS`) and
-which function counts launches (`FASTTRACK_KERNEL_LAUNCHES`).
+Loaded with `-p harness.kernels.pytest_recorder`; the environment says where to write (`FASTTRACK_KERNEL_TESTS`),
+which function counts launches (`FASTTRACK_KERNEL_LAUNCHES`) and which share of the tests is this process's
+(`FASTTRACK_KERNEL_SHARE`, "0/1" for all).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import sys
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 
 import pytest
 
+from harness.kernels.timing import gpu_gap, measure_machine
 from harness.kernels.worker import resolve
 
-OUT, LAUNCHES = "FASTTRACK_KERNEL_TESTS", "FASTTRACK_KERNEL_LAUNCHES"
+OUT, LAUNCHES, SHARE = "FASTTRACK_KERNEL_TESTS", "FASTTRACK_KERNEL_LAUNCHES", "FASTTRACK_KERNEL_SHARE"
 _REPORTS = pytest.StashKey[dict[str, pytest.TestReport]]()
 _PHASES = ("setup", "call", "teardown")
+_DEALS = 8
+"""Hands that a process is dealt: few, since neighbouring tests share compiled kernels, and enough to even out."""
+_JUDGE = Path(__file__).resolve().parents[1]
 
 
 def pytest_configure() -> None:
     """Leaves a sign that pytest has begun."""
     Path(os.environ[OUT]).touch()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves this process its share: hands of neighbours by name, dealt in turn, whatever order they are run in."""
+    mine, processes = (int(part) for part in os.environ.get(SHARE, "0/1").split("/"))
+    hand = max(1, len(items) // (processes * _DEALS))
+    order = sorted(item.nodeid for item in items)
+    names = {name for place, name in enumerate(order) if place // hand % processes == mine}
+    others = [item for item in items if item.nodeid not in names]
+    items[:] = [item for item in items if item.nodeid in names]
+    if others:
+        config.hook.pytest_deselected(items=others)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Writes what the tests ran on and what they ran."""
+    _write_line({"sources": imported_sources(session.config.invocation_params.dir)})
+    if "torch" in sys.modules and not gpu_gap():
+        _write_line({"machine": measure_machine()})
+
+
+def imported_sources(folder: Path) -> dict[str, str]:
+    """sha256 of each imported module's file below the folder, and of what lies in its package and is no code.
+
+    Left out are the judge's own modules, and what an installer put there: a path with a hidden part or `site-packages`.
+    """
+    files = {Path(f) for module in [*sys.modules.values()] if (f := getattr(module, "__file__", None))}
+    code = {file.resolve() for file in files if file.suffix == ".py" and file.is_file()}
+    data = {
+        file
+        for parent in {file.parent for file in code if _is_of(file, folder)}
+        if (parent / "__init__.py").is_file()
+        for file in parent.iterdir()
+        if file.suffix not in (".py", ".pyc") and file.is_file()
+    }
+    found = sorted(file for file in code | data if _is_of(file, folder))
+    return {
+        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in found
+    }
+
+
+def _is_of(file: Path, folder: Path) -> bool:
+    if not file.is_relative_to(folder) or file.is_relative_to(_JUDGE):
+        return False
+    parts = file.relative_to(folder).parts
+    return "site-packages" not in parts and not any(part.startswith(".") for part in parts)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -62,18 +116,28 @@ def _write(item: pytest.Item, launched: Mapping[str, int]) -> None:
         "launched": dict(launched),
         "reason": reason,
     }
-    with Path(os.environ[OUT]).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    _write_line({"case": line})
+
+
+def _write_line(line: Mapping[str, object]) -> None:
+    """One write: processes that a test plugin starts may share the file."""
+    with Path(os.environ[OUT]).open("ab", buffering=0) as file:
+        file.write((json.dumps(line) + "\n").encode())
 
 
 def _outcome(reports: list[pytest.TestReport]) -> tuple[str, str]:
     """The worst of a test's phases, and why."""
     for report in reports:
         if report.failed:
-            text = report.longreprtext.strip().splitlines()
-            return ("failed" if report.when == "call" else "error"), (text[-1] if text else "")[:300]
+            return ("failed" if report.when == "call" else "error"), _why(report.longreprtext)[:300]
     for report in reports:
         if report.skipped:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
             return "not_run", reason[:300]
     return ("passed", "") if any(report.when == "call" for report in reports) else ("error", "it did not run")
+
+
+def _why(text: str) -> str:
+    """The first line that pytest marks as the error's own, or the last of all where it marks none."""
+    lines = text.strip().splitlines() or [""]
+    return next((line[1:].strip() for line in lines if line.startswith("E ")), lines[-1])

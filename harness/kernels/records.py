@@ -92,7 +92,28 @@ class KernelTest(Record):
     launched: dict[str, int]
     """Launches by variant; empty where the test ran no kernel."""
     reason: str = ""
-    """Why it was not run, or the last line of why it failed: untrusted text."""
+    """Why it was not run, or the first line of why it failed: untrusted text."""
+
+
+class MemoryCheck(Record):
+    """What compute-sanitizer's memcheck saw of the tests' processes."""
+
+    version: str
+    num_processes: int
+    num_ended: int
+    """Processes for which it gave a summary."""
+    num_errors: int = Field(ge=0)
+    """Of all summaries together."""
+    num_planted_errors: int = Field(ge=1)
+    """In a process of the judge that wrote where nothing was allocated, just before: a checker that sees none is no
+    checker, and its record does not parse."""
+    findings: tuple[str, ...] = ()
+    """The first lines of what it reported: untrusted text."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it followed every process to its end and reported nothing."""
+        return self.num_errors == 0 and 0 < self.num_processes == self.num_ended
 
 
 class KernelTestRun(Record):
@@ -100,8 +121,16 @@ class KernelTestRun(Record):
 
     schema_version: Literal[1] = 1
     recorded_at: str
+    seconds: float | None = None
     command: tuple[str, ...]
     exit_status: int
+    machine: Machine | None = None
+    """None: the tests' processes used no GPU."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """sha256 by file, relative to the manifest's folder: the modules that the tests had imported, themselves among
+    them, and the data in the packages of these."""
+    memcheck: MemoryCheck | None = None
+    """None: it was not asked for."""
     match: str = "*"
     """The variants that the tests are held against, as a glob."""
     tests: tuple[KernelTest, ...]

@@ -10,6 +10,7 @@ from harness.kernels.records import (
     CellRecord,
     CompileRun,
     KernelTestRun,
+    MemoryCheck,
     Timing,
     TuneRun,
     VariantRecord,
@@ -73,9 +74,16 @@ def render_tests(run: KernelTestRun) -> str:
     reasons = Counter(t.reason for t in run.tests if t.outcome == "not_run")
     lines += [f"not run: {n} tests: {reason}" for reason, n in reasons.most_common()]
     lines += [f"no passed test launched: {name}" for name in run.never_launched]
+    lines += _memcheck(run.memcheck) if run.memcheck else []
     text = ", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())) or "no test ran"
     lines.append(text + _only(run.match))
     return "\n".join(lines)
+
+
+def _memcheck(checked: MemoryCheck) -> list[str]:
+    lost = checked.num_processes - checked.num_ended
+    text = f"memcheck: {checked.num_errors} errors in {checked.num_ended} processes"
+    return [*checked.findings, text + (f", {lost} not followed to the end" if lost else "")]
 
 
 def render_bench(run: BenchRun) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from harness.model.change import Change
@@ -22,6 +22,10 @@ class CheckContext:
     manifest: Manifest
     policy: Policy
     evidence: EvidenceSet
+
+    def at(self, tier: Tier) -> CheckContext:
+        """The same for a check of a tier, which sees the manifest as the tier takes it."""
+        return replace(self, manifest=self.manifest.at(tier))
 
 
 class Check(Protocol):

@@ -15,6 +15,7 @@ from harness.model.kernels import KernelsSection
 from harness.model.ledger import CodeTargets
 from harness.model.record import Record
 from harness.model.step_kind import StepKind
+from harness.model.words import Tier
 
 
 class ChangeSection(Record):
@@ -147,14 +148,34 @@ class Reach(Record):
     why: str = Field(min_length=10)
 
 
-class NanoModel(Record):
+class ServedModel(Record):
+    """A model that the harness serves."""
+
+    engine_args: tuple[str, ...] = ()
+    """Further arguments of vLLM's API server, the same for every arm."""
+    max_model_len: int = Field(ge=16)
+
+
+class NanoModel(ServedModel):
     """The miniature model that a CPU can serve."""
 
     build: tuple[str, ...] = Field(min_length=1)
     """Arguments of `python` that write the checkpoint; `{out}` is the folder."""
-    engine_args: tuple[str, ...] = ()
-    """Further arguments of vLLM's API server, the same for every arm."""
-    max_model_len: int = Field(ge=16)
+
+
+class SliceModel(ServedModel):
+    """A slice of the real model that one GPU can serve, with weights that vLLM draws, and the deployment around it."""
+
+    config: str = Field(min_length=1)
+    """The checkpoint's `config.json`: a file of the head commit."""
+    opt_in_args: tuple[str, ...] = ()
+    """Further arguments with which a deployment asks for the change's own class, switch on or off."""
+    graph_batches: tuple[int, ...] = ()
+    """Sizes that CUDA graphs are captured for; empty: every batch of the scope, and one more."""
+    scope: ScopeSection
+    dispatch: DispatchSection
+    state: StateSection | None = None
+    """None when the change does not say what it writes in this deployment."""
 
 
 class ModelsSection(Record):
@@ -162,6 +183,8 @@ class ModelsSection(Record):
 
     nano: NanoModel | None = None
     """None when the change can be served on no CPU; the cpu tier then leaves a gap."""
+    slice: SliceModel | None = None
+    """None when the gpu tier serves the miniature model, within `scope`."""
 
 
 class CoverageSection(Record):
@@ -216,6 +239,18 @@ class Manifest(Record):
                 "no-nano-model", "The manifest names no miniature model ([models.nano])."
             )
         return self.models.nano
+
+    def at(self, tier: Tier) -> Manifest:
+        """The manifest as a tier takes it: from the gpu tier on with the slice's scope, dispatch and state."""
+        found = self.models.slice
+        if found is None or tier.rank < Tier.GPU.rank:
+            return self
+        return self.model_copy(update={name: getattr(found, name) for name in ("scope", "dispatch", "state")})
+
+    @property
+    def gpu_model(self) -> ServedModel:
+        """What the gpu tier serves; raises `ConfigurationError` when there is nothing."""
+        return self.models.slice or self.nano_model
 
     @property
     def why_not_on_a_cpu(self) -> str:

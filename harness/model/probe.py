@@ -68,6 +68,8 @@ class ProbeEngine(Record):
     """Whether its cache is compared before and after each step."""
     watches_buffers: bool = False
     """Whether every other tensor of the process is compared, too."""
+    watches_pages: bool = False
+    """Whether the pages of its cache are compared before and after each step; one that also `watches_state` is not."""
     watches_graphs: bool = False
     """Whether captured CUDA graphs and the memory that they point at are followed."""
     takes_snapshot: bool = False

@@ -11,14 +11,15 @@ from harness.model.evidence import (
     HandoverEvidence,
     ProbeEvidence,
 )
-from harness.model.ledger import CodeTargets, Path, path_of
+from harness.model.ledger import Path, path_of
+from harness.model.manifest import Manifest
 from harness.model.probe import HandoverStep, ProbeStep, Write
 from reports.checks import CheckCard
 from reports.drills.pivot import missing_check
 from reports.drills.placed import Placed, placed
 from reports.drills.tables import Cell, Drill, Missing, Table, code_cell, number_cell, table_of, text_cell
 
-PROBE_CHECKS = ("ISO008", "SCO004")
+PROBE_CHECKS = ("ISO008", "SCO004", "ISO011", "SCO006")
 HANDOVER_CHECK, GRAPH_CHECK, OFF_CHECK = "COR006", "ISO009", "ISO007"
 COMPARED = {
     "answers": "Answers",
@@ -36,11 +37,10 @@ COMPARED = {
 
 def view_state(bundle: Bundle, cards: Sequence[CheckCard]) -> Drill:
     """Tables for each kind of record that is there, and why each other one is not."""
-    targets = bundle.manifest.dispatch.targets
     parts: list[Table | Missing] = []
     probes = placed(bundle, ProbeEvidence)
     for probe in probes:
-        parts += [_scripts(probe, targets), _writes(probe), _refusals(probe)]
+        parts += [_scripts(probe, bundle.manifest), _writes(probe), _refusals(probe)]
     if not probes:
         parts.append(missing_check(cards, PROBE_CHECKS, "What each scripted step wrote"))
     handovers = placed(bundle, HandoverEvidence)
@@ -64,8 +64,10 @@ def view_state(bundle: Bundle, cards: Sequence[CheckCard]) -> Drill:
     )
 
 
-def _scripts(probe: Placed[ProbeEvidence], targets: CodeTargets) -> Table:
-    """A row a script; `like=N` in a rule means: of the engine and script of step N."""
+def _scripts(probe: Placed[ProbeEvidence], manifest: Manifest) -> Table:
+    """A row a script; `like=N` in a rule means: of the engine and script of step N; `of=slice`: by its dispatch."""
+    targets = manifest.at(probe.record.tier).dispatch.targets
+    whose = "" if targets == manifest.dispatch.targets else " of=slice"
     groups: dict[tuple[str, str], list[tuple[int, ProbeStep]]] = {}
     for place, step in enumerate(probe.record.steps):
         groups.setdefault((step.engine, step.scenario), []).append((place, step))
@@ -78,7 +80,7 @@ def _scripts(probe: Placed[ProbeEvidence], targets: CodeTargets) -> Table:
                 code_cell(probe.text(step.engine, "steps", first, "engine")),
                 code_cell(probe.text(step.scenario, "steps", first, "scenario")),
                 number_cell(probe.tally(len(steps), f"script-steps like={first}", "steps")),
-                number_cell(probe.tally(fast, f"script-steps-specialized like={first}", "steps")),
+                number_cell(probe.tally(fast, f"script-steps-specialized like={first}{whose}", "steps")),
                 number_cell(
                     probe.tally(sum(len(s.writes) for _, s in steps), f"script-writes like={first}", "steps")
                 ),

@@ -11,6 +11,11 @@ import torch
 from torch import Tensor
 
 from specialized_path.kernels.benchmark import Calls
+from specialized_path.kernels.projection.acceptance import (
+    ExpectedProduct,
+    expected_products,
+    require_right,
+)
 from specialized_path.kernels.projection.benchmarks import draw
 from specialized_path.kernels.projection.tactics import Tactic, candidates
 from specialized_path.kernels.projection.variants import (
@@ -22,9 +27,6 @@ from specialized_path.kernels.projection.variants import (
     parse_table,
     render_table,
 )
-
-_MAX_RELATIVE_ERROR = 2.2e-3
-"""Of a choice that may be timed: one rounding to BF16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,15 +52,14 @@ class ProjectionTask:
     def prepare(self) -> Mapping[str, Callable[[], Calls]]:
         """For each choice, what compiles it and gives its calls; one whose result is wrong raises ValueError."""
         x, weights = draw(self.shape, self.batch)
-        out = torch.empty(self.batch, self.shape.num_outputs, dtype=x.dtype, device="cuda")
-        expected = x.double() @ weights[0].double().T
+        expected = expected_products(self.batch, self.shape.num_outputs, self.shape.num_inputs)
         return {
-            name: partial(self._calls, tactic, x, weights, out, expected)
+            name: partial(self._calls, tactic, x, weights, expected)
             for name, tactic in self.choices().items()
         }
 
     def _calls(
-        self, tactic: Tactic, x: Tensor, weights: list[Tensor], out: Tensor, expected: Tensor
+        self, tactic: Tactic, x: Tensor, weights: list[Tensor], expected: list[ExpectedProduct]
     ) -> Calls:
         from cutlass import Int32
 
@@ -66,16 +67,13 @@ class ProjectionTask:
 
         kernel = build(self.shape.num_outputs, self.shape.num_inputs, tactic)
 
-        def call(weight: Tensor) -> None:
+        def run(x: Tensor, weight: Tensor, out: Tensor) -> None:
             stream = current_stream(x.device)
             kernel(pointer(x), pointer(weight), pointer(out), Int32(self.batch), Int32(1), stream)
 
-        out.fill_(float("nan"))
-        call(weights[0])
-        error = ((out.double() - expected).norm() / expected.norm()).item()
-        if not error <= _MAX_RELATIVE_ERROR:
-            raise ValueError(f"{tactic.name}: relative error {error:.1e}")
-        return [partial(call, weight) for weight in weights]
+        require_right(expected, run)
+        out = torch.empty(self.batch, self.shape.num_outputs, dtype=x.dtype, device=x.device)
+        return [partial(run, x, weight, out) for weight in weights]
 
 
 class ProjectionTuner:

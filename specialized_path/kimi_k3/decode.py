@@ -1,4 +1,4 @@
-"""Runs pure decode steps of vLLM's Kimi K3 text model: attention on our kernels, experts on vLLM's layers."""
+"""Runs pure decode steps of vLLM's Kimi K3 text model, from the embedding to the last layer."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
 from vllm.models.kimi_k3.nvidia.ops import attn_res
 
 from specialized_path.kernels.attn_res.launch import attn_res_after_attention, attn_res_before_attention
+from specialized_path.kernels.embedding.launch import embed
 from specialized_path.kernels.kda.launch import kda_decode
 from specialized_path.kernels.mla.launch import (
     Q_RANK,
@@ -26,9 +27,10 @@ from specialized_path.kernels.mla.launch import (
     mla_value_merged,
 )
 from specialized_path.kernels.projection.launch import project
+from specialized_path.kimi_k3.mlp import bind_mlps
 from specialized_path.kimi_k3.steps import decide_step
 from specialized_path.kimi_k3.switch import MAX_BATCH
-from specialized_path.kimi_k3.weights import KdaLayer, Layer, MlaLayer, bind_layers
+from specialized_path.kimi_k3.weights import KdaLayer, Layer, MlaLayer, bind_embedding, bind_layers
 from specialized_path.kimi_k3.workspace import Workspace, step_variants
 from specialized_path.runtime.limits import Limits
 from specialized_path.runtime.plan import StepPlan, StepPlanner
@@ -43,6 +45,8 @@ class StartUpCost:
     compile_seconds: float
     num_variants: int
     workspace_bytes: int
+    copied_bytes: int
+    """Weights that exist a second time, in another order; Marlin's room is not among them."""
 
 
 class K3Decode:
@@ -54,17 +58,22 @@ class K3Decode:
     def __init__(self, model: Any, max_context: int) -> None:
         """Binds the loaded weights of vLLM's `KimiLinearModel`, allocates, and compiles every variant."""
         self._model = model
-        self._layers = bind_layers(model)
+        self._layers, self._embedding, self._mlps = (
+            bind_layers(model),
+            bind_embedding(model),
+            bind_mlps(model),
+        )
         num_heads = self._layers[0].w_o.shape[1] // 128
         self._workspace = Workspace(self._layers, num_heads, max_context, self._layers[0].w_o.device)
         start = time.perf_counter()
-        variants = step_variants(self._layers, num_heads)
+        variants = step_variants(self._layers, self._mlps, num_heads)
         for variant in variants.values():
             variant.compiled()
         self.start_up = StartUpCost(
             compile_seconds=time.perf_counter() - start,
             num_variants=len(variants),
             workspace_bytes=self._workspace.num_bytes,
+            copied_bytes=sum(mlp.copied_bytes for mlp in self._mlps),
         )
         attentions = [layer.attention for layer in self._layers]
         self._planner = StepPlanner(
@@ -73,7 +82,13 @@ class K3Decode:
             limits=Limits(max_num_reqs=MAX_BATCH, max_num_drafts=0, max_context_len=max_context),
         )
         self.decisions: Counter[str] = Counter()
-        logger.info("Kimi K3 decode steps on specialized_path's attention kernels: %s", self.start_up)
+        self.stock_mlps = {i: mlp.reason for i, mlp in enumerate(self._mlps) if mlp.reason is not None}
+        """Layers whose MLP vLLM's module runs, and why."""
+        logger.info(
+            "Kimi K3 decode steps on specialized_path's kernels: %s; MLPs that stay vLLM's: %s",
+            self.start_up,
+            self.stock_mlps or "none",
+        )
 
     def plan(self, num_rows: int, has_token_ids: bool) -> StepPlan | None:
         """Decides one step: the plan, or None for vLLM's forward; either is counted with its reason."""
@@ -87,21 +102,28 @@ class K3Decode:
     def run(self, token_ids: Tensor) -> Tensor:
         """Runs a planned step; [B] token ids to the hidden states [B, 7168] before the final norm."""
         context, space, batch = get_forward_context(), self._workspace, len(token_ids)
-        prefix = self._model.embed_input_ids(token_ids)
-        blocks, delta = space.blocks[:batch], None
-        for layer in self._layers:
+        num_ranks = get_tensor_model_parallel_world_size()
+        # Where vLLM's kernels lie in front, a kernel may not start early: here, behind its MLPs and its collectives.
+        prefix = embed(
+            token_ids, self._embedding.weight, vocab_start=self._embedding.vocab_start,
+            out=space.prefix[:batch], use_pdl=False,
+        )  # fmt: skip
+        if num_ranks > 1:
+            prefix = tensor_model_parallel_all_reduce(prefix)
+        blocks, delta, is_ours = space.blocks[:batch], None, num_ranks == 1
+        for layer, mlp in zip(self._layers, self._mlps, strict=True):
             before, after = layer.before_attention, layer.after_attention
-            # vLLM's kernels lie in front, whose dependants may not start early.
             x, _ = attn_res_before_attention(
                 prefix, blocks, delta, before.res_norm, before.res_proj, before.out_norm,
-                layer_idx=layer.layer_idx, out=space.hidden[:batch], prefix_out=prefix, use_pdl=False,
+                layer_idx=layer.layer_idx, out=space.hidden[:batch], prefix_out=prefix, use_pdl=is_ours,
             )  # fmt: skip
             attn_out = self._attend(x, layer, context.attn_metadata, context.slot_mapping)
             x, _ = attn_res_after_attention(
                 prefix, blocks, attn_out, after.res_norm, after.res_proj, after.out_norm,
                 layer_idx=layer.layer_idx, out=space.mlp_in[:batch], prefix_out=prefix,
             )  # fmt: skip
-            delta = layer.mlp(x)
+            delta = mlp.run(x, space.mlp_out[:batch])
+            is_ours = mlp.reason is None and num_ranks == 1
         norm = self._model.output_attn_res_norm
         return attn_res(
             prefix, delta, blocks, norm.weight, self._model.output_attn_res_proj.weight.squeeze(0), None,

@@ -1,12 +1,13 @@
 """Who runs the decode steps of a Kimi K3 deployment, and every reason why this package cannot."""
 
 import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from specialized_path.runtime.config import KEY, DecodeBackend, parse_decode_backend
+from specialized_path.runtime.differences import list_differences
 from specialized_path.runtime.support import UnsupportedDeployment
 
 if TYPE_CHECKING:
@@ -137,23 +138,15 @@ _PROVEN: dict[str, tuple[object, ...]] = {"capability": PROVEN_CAPABILITIES, "te
 
 def list_refusals(deployment: K3Deployment, *, experimental: bool = False) -> tuple[str, ...]:
     """Returns every reason not to serve `deployment`, each as "setting: got X, expected Y"; () means served."""
-    allowed = _ALLOWED if experimental else _ALLOWED | _PROVEN
-    reasons = [
-        f"{setting.name}: got {value!r}, expected {' or '.join(map(repr, allowed[setting.name]))}"
-        for setting in fields(deployment)
-        if setting.name in allowed
-        and (value := getattr(deployment, setting.name)) not in allowed[setting.name]
-    ]
-    for name, got, constants in (
-        ("model", deployment.model, _MODEL_CONSTANTS),
-        ("linear_attn_config", deployment.kda, _KDA_CONSTANTS),
-    ):
-        reasons += [
-            f"{name}.{key}: got {got.get(key)!r}, expected {value!r}"
-            for key, value in constants.items()
-            if got.get(key) != value
-        ]
-    return tuple(reasons)
+    return (
+        *list_differences(deployment, _ALLOWED if experimental else _ALLOWED | _PROVEN),
+        *list_differences(deployment.model, _one_each(_MODEL_CONSTANTS), prefix="model."),
+        *list_differences(deployment.kda, _one_each(_KDA_CONSTANTS), prefix="linear_attn_config."),
+    )
+
+
+def _one_each(constants: dict[str, object]) -> dict[str, tuple[object, ...]]:
+    return {name: (value,) for name, value in constants.items()}
 
 
 def collect_k3_deployment(vllm_config: "VllmConfig", capability: tuple[int, int]) -> K3Deployment:

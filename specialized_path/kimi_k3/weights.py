@@ -43,16 +43,30 @@ class MlaLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """A rank's rows of the vocabulary."""
+
+    weight: Tensor
+    """[rows, 7168], without padding."""
+    vocab_start: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """One decoder layer."""
+    """One decoder layer, its MLP apart."""
 
     layer_idx: int
     before_attention: Mixture
     attention: KdaLayer | MlaLayer
     w_o: Tensor
     after_attention: Mixture
-    mlp: Any
-    """vLLM's module, rows to rows: the dense MLP or the latent mixture of experts."""
+
+
+def bind_embedding(model: Any) -> Embedding:
+    """Returns the embedding of vLLM's `KimiLinearModel`, the same memory."""
+    table, shard = model.embed_tokens.weight, model.embed_tokens.shard_indices
+    start, end = shard.org_vocab_start_index, shard.org_vocab_end_index
+    return Embedding(weight=table[: end - start], vocab_start=start)
 
 
 def bind_layers(model: Any) -> tuple[Layer, ...]:
@@ -71,7 +85,6 @@ def _bind_layer(layer: Any) -> Layer:
         else _bind_mla(layer.self_attn),
         w_o=layer.self_attn.o_proj.weight,
         after_attention=_mixture(layer.mlp_res_norm, layer.mlp_res_proj, layer.post_attention_layernorm),
-        mlp=layer.mlp,
     )
 
 

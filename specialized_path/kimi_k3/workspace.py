@@ -9,12 +9,14 @@ from torch import Tensor
 
 from specialized_path.kernels.attn_res.variants import HIDDEN
 from specialized_path.kernels.attn_res.variants import find_variant as find_attn_res
+from specialized_path.kernels.embedding.variants import variants as embedding_variants
 from specialized_path.kernels.kda.variants import find_variant as find_kda
 from specialized_path.kernels.mla.launch import KV_RANK, ROW, PartialAttention
 from specialized_path.kernels.mla.split_plan import SplitPlan, plan_splits
 from specialized_path.kernels.mla.variants import core_row_tiles, core_variant, query_variant, value_variant
 from specialized_path.kernels.projection.variants import find_variant as find_projection
 from specialized_path.kernels.variant import KernelVariant
+from specialized_path.kimi_k3.mlp import Mlp
 from specialized_path.kimi_k3.switch import MAX_BATCH
 from specialized_path.kimi_k3.weights import KdaLayer, Layer
 
@@ -33,6 +35,8 @@ class Workspace:
         self.hidden = torch.empty(MAX_BATCH, HIDDEN, **rows)
         self.attn_out = torch.empty(MAX_BATCH, HIDDEN, **rows)
         self.mlp_in = torch.empty(MAX_BATCH, HIDDEN, **rows)
+        self.mlp_out = torch.empty(MAX_BATCH, HIDDEN, **rows)
+        self.prefix = torch.empty(MAX_BATCH, HIDDEN, **rows)
         self.blocks = torch.empty(MAX_BATCH, num_blocks, HIDDEN, **rows)
         self.y = torch.empty(MAX_BATCH, num_heads * 128, **rows)
         self.query = torch.empty(MAX_BATCH, num_heads, ROW, **rows)
@@ -71,9 +75,12 @@ class Workspace:
         )
 
 
-def step_variants(layers: tuple[Layer, ...], num_heads: int) -> dict[str, KernelVariant]:
+def step_variants(
+    layers: tuple[Layer, ...], mlps: tuple[Mlp, ...], num_heads: int
+) -> dict[str, KernelVariant]:
     """Every kernel that a pure decode step of 1 to 64 requests launches, by name."""
-    found = (variant for layer in layers for variant in _layer_variants(layer, num_heads))
+    attention = (variant for layer in layers for variant in _layer_variants(layer, num_heads))
+    found = (*attention, *(variant for mlp in mlps for variant in mlp.variants()), *embedding_variants())
     return {variant.name: variant for variant in found}
 
 

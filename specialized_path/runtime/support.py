@@ -1,8 +1,9 @@
 """Which deployments the specialised path serves at all; the others are refused before a weight is loaded."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from specialized_path.runtime.differences import list_differences
 from specialized_path.runtime.limits import LIMITS
 
 if TYPE_CHECKING:
@@ -55,18 +56,20 @@ class Deployment:
     max_model_len: int = 2048
 
 
-_EXPECTED: dict[str, object] = {
-    "tensor_parallel_size": 1,
-    "pipeline_parallel_size": 1,
-    "data_parallel_size": 1,
-    "decode_context_parallel_size": 1,
-    "enable_expert_parallel": False,
-    "enable_microbatching": False,
-    "quantization": None,
-    "recurrent_state_dtype": "float32",
-    "enable_lora": False,
-    "enable_sleep_mode": False,
-    "has_kv_connector": False,
+_ALLOWED: dict[str, tuple[object, ...]] = {
+    "tensor_parallel_size": (1,),
+    "pipeline_parallel_size": (1,),
+    "data_parallel_size": (1,),
+    "decode_context_parallel_size": (1,),
+    "enable_expert_parallel": (False,),
+    "enable_microbatching": (False,),
+    "quantization": (None,),
+    "recurrent_state_dtype": ("float32",),
+    "enable_lora": (False,),
+    "enable_sleep_mode": (False,),
+    "has_kv_connector": (False,),
+    "dtype": SUPPORTED_DTYPES,
+    "speculative_method": (None, *SUPPORTED_SPECULATIVE_METHODS),
 }
 
 
@@ -75,24 +78,14 @@ def list_refusals(deployment: Deployment) -> tuple[str, ...]:
     reasons = []
     if not deployment.has_provider:
         reasons.append(f"platform: got {deployment.platform!r}, expected one with an operator provider")
-    for field in fields(deployment):
-        value = getattr(deployment, field.name)
-        if field.name in _EXPECTED and value != _EXPECTED[field.name]:
-            reasons.append(f"{field.name}: got {value!r}, expected {_EXPECTED[field.name]!r}")
-    reasons += _refusals_of_ranges(deployment)
-    return tuple(reasons)
+    return (*reasons, *list_differences(deployment, _ALLOWED), *_refusals_of_ranges(deployment))
 
 
 def _refusals_of_ranges(deployment: Deployment) -> list[str]:
-    """Reasons that concern settings with several supported values."""
+    """Reasons that concern a range, or two settings at once."""
     reasons = []
-    if deployment.dtype not in SUPPORTED_DTYPES:
-        reasons.append(f"dtype: got {deployment.dtype!r}, expected one of {SUPPORTED_DTYPES}")
     if deployment.kv_cache_dtype not in ("auto", deployment.dtype):
         reasons.append(f"kv_cache_dtype: got {deployment.kv_cache_dtype!r}, expected 'auto' or the dtype")
-    method = deployment.speculative_method
-    if method is not None and method not in SUPPORTED_SPECULATIVE_METHODS:
-        reasons.append(f"speculative_method: got {method!r}, expected one of {SUPPORTED_SPECULATIVE_METHODS}")
     drafts, most = deployment.num_speculative_tokens, LIMITS.max_num_drafts
     if drafts > most:
         reasons.append(f"num_speculative_tokens: got {drafts}, expected at most {most}")

@@ -42,7 +42,9 @@ def test_this_repositorys_own_manifest_and_policy_load() -> None:
 
 def test_every_bad_field_is_listed_at_once() -> None:
     text = edited("max_batch = 8", 'max_batch = "8"').replace("max_context = 2048", "max_context = -1")
-    text = text.replace('outside = "fall back"', 'outside = "fall"').replace('key = "decode_backend"\n', "")
+    text = text.replace('outside = "fall back"', 'outside = "fall"', 1).replace(
+        'key = "decode_backend"\n', ""
+    )
     message = refusal(text).message
     assert "fasttrack.toml has 4 errors" in message
     assert 'scope.max_batch: got "8", expected an integer' in message

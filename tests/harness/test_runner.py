@@ -250,3 +250,15 @@ def test_checks_that_do_not_fit_together_are_refused(checks: list[Stated], slug:
     with pytest.raises(ConfigurationError) as caught:
         order_checks(checks)
     assert caught.value.slug == slug
+
+
+def test_a_check_sees_the_manifest_as_its_tier_takes_it(tmp_path: Path) -> None:
+    seen: dict[Tier, int] = {}
+
+    def note(check: Stated, context: CheckContext) -> list[Finding]:
+        seen[check.tier] = context.manifest.scope.max_batch
+        return [check.finding(Outcome.PASS, "s", "m")]
+
+    decide(tmp_path, Stated("AAA001", note, tier=Tier.CPU), Stated("AAA002", note, tier=Tier.GPU))
+    assert MANIFEST.models.slice is not None
+    assert seen == {Tier.CPU: MANIFEST.scope.max_batch, Tier.GPU: MANIFEST.models.slice.scope.max_batch}

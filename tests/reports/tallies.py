@@ -141,7 +141,10 @@ RULES: dict[str, Rule] = {
     "tokens-per-s-user": _per_user,
     "tokens-per-s": lambda v, w, m: _per_user(v, w, m) * v[1],
     "script-steps": lambda v, w, _: len(_like(v, w)),
-    "script-steps-specialized": lambda v, w, m: sum(_path(s["row"], m) == "specialized" for s in _like(v, w)),
+    "script-steps-specialized": lambda v, w, m: sum(
+        _path(s["row"], m["models"]["slice"] if w.get("of") == "slice" else m) == "specialized"
+        for s in _like(v, w)
+    ),
     "script-writes": lambda v, w, _: sum(len(s["writes"]) for s in _like(v, w)),
     "writes": lambda v, w, _: len(_writes(v, w)),
     "bytes-written": lambda v, w, _: sum(write["num_bytes"] for write in _writes(v, w)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.app.selftest.catalogue import Case
 from harness.model.judgement import Judgement
 from harness.model.selftest import CaseResult, CaseVerdict
@@ -47,6 +49,22 @@ def judge_reasons(
         return answer(case, CaseVerdict.FALSE_ALARM if new else CaseVerdict.CLEAN, seconds, fired=new)
     verdict = CaseVerdict.DETECTED if case.fault.expected and not missed else CaseVerdict.ESCAPED
     return answer(case, verdict, seconds, fired=new, reason=", ".join(missed))
+
+
+def parts_to_ask(cases: list[Case], results: Sequence[CaseResult]) -> list[list[Case]]:
+    """What of a group is asked again: what one twin brought must not be said of the others.
+
+    Where something failed, or broke, halves; where nothing did, each that was not decided alone.
+    """
+    verdicts = [result.verdict for result in results]
+    if len(cases) == 1 or set(verdicts) == {CaseVerdict.CLEAN}:
+        return []
+    if set(verdicts) <= {CaseVerdict.CLEAN, CaseVerdict.UNDECIDED}:
+        return [
+            [case] for case, verdict in zip(cases, verdicts, strict=True) if verdict is not CaseVerdict.CLEAN
+        ]
+    middle = len(cases) // 2
+    return [cases[:middle], cases[middle:]]
 
 
 def answer(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.app.cpu_tier import CpuRun, build_checkpoint, collect_cpu_tier, probe_run
 from harness.app.probe_plans import plan_probes
 from harness.app.probes import FinishedRun, record_runs, run_processes
+from harness.app.selftest.catalogue import Case
 from harness.app.suite_plan import CpuSizes
 from harness.engine.bystander import write_bystander
 from harness.model.evidence import AnyEvidence, ArmEvidence, LedgerEvidence, SuiteEvidence
@@ -37,21 +38,37 @@ SIZES = CpuSizes(
 TIMED = replace(SIZES, num_greedy_prompts=64, num_sampling_prompts=1, num_feature_prompts=0, timing_pairs=8)
 
 
+def sizes_of(cases: Sequence[Case]) -> CpuSizes:
+    """What the candidate is asked: of twins all that they might be rejected for, of a fault what can show it.
+
+    Sampling is what SCO001 alone rests on, structured output SCO002.
+    """
+    is_asked = any(case.fault.features for case in cases)
+    found = SIZES if is_asked else replace(SIZES, num_feature_prompts=0)
+    if any(case.is_twin for case in cases):
+        return found
+    expected = {check for case in cases for check in case.fault.expected}
+    return replace(
+        found,
+        num_sampling_prompts=found.num_sampling_prompts if "SCO001" in expected else 0,
+        num_structured_prompts=found.num_structured_prompts if "SCO002" in expected else 0,
+    )
+
+
 @dataclass(slots=True)
 class KeptArms:
     """Evidence of the baselines on the clean tree."""
 
     records: tuple[AnyEvidence, ...] = ()
 
-    def collect_clean(self, run: CpuRun) -> None:
+    def collect_clean(self, run: CpuRun, sizes: CpuSizes) -> None:
         """Puts the baselines through the suites and keeps what they leave."""
-        collect_cpu_tier(replace(run, arms=BASELINES, sizes=SIZES))
+        collect_cpu_tier(replace(run, arms=BASELINES, sizes=sizes))
         kept = (ArmEvidence, LedgerEvidence, SuiteEvidence)
         self.records = tuple(r for r in run.recorder.records if isinstance(r, kept))
 
-    def collect_case(self, run: CpuRun, changed: frozenset[str], *, features: bool) -> None:
+    def collect_case(self, run: CpuRun, changed: frozenset[str], sizes: CpuSizes) -> None:
         """The candidate beside the kept baselines; all arms anew where a baseline imported what the case changes."""
-        sizes = SIZES if features else replace(SIZES, num_feature_prompts=0)
         if imports_any(self.records, changed):
             collect_cpu_tier(replace(run, sizes=sizes))
             return

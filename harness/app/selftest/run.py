@@ -8,9 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,13 +22,14 @@ from harness.app.judging import HARNESS_VERSION
 from harness.app.own_tests import collect_own_tests
 from harness.app.recorder import Progress, utc_now
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
-from harness.app.selftest.judging import answer, result_of
-from harness.app.selftest.kept import KeptArms, KeptRuns, collect_timed
+from harness.app.selftest.judging import answer, parts_to_ask, result_of
+from harness.app.selftest.kept import KeptArms, KeptRuns, collect_timed, sizes_of
+from harness.app.selftest.pool import interruptible_pool, run_in_child
 from harness.app.selftest.table import render_table
 from harness.app.selftest.tampering import Tampering
 from harness.app.selftest.workplace import Workplace, changed_paths, find_root, head_of
 from harness.app.validate import validate
-from harness.engine.supervisor import kill_tree
+from harness.engine.supervisor import adopt_orphans, kill_tree
 from harness.facts.environment import can_run, collect_environment
 from harness.model.errors import FasttrackError
 from harness.model.selftest import (
@@ -54,6 +54,12 @@ from harness.stats.binomial import clopper_pearson
 ALPHA = 0.05
 SUBJECT = ("specialized_path/**",)
 _ENGINES = (Stage.PROBE, Stage.ARM, Stage.TIMING)
+_ROUNDS = (
+    (Stage.STATIC, Stage.BUNDLE),
+    (Stage.TESTS, Stage.EVIDENCE, Stage.PROBE, Stage.ARM),
+    (Stage.TIMING,),
+)
+"""Stages that go together: those without an engine, those with one, and what must have the machine for itself."""
 
 
 def selftest(options: SelftestOptions) -> CommandResult:
@@ -80,10 +86,11 @@ def selftest(options: SelftestOptions) -> CommandResult:
 def abandon(folder: Path) -> NoReturn:
     """Ends this process, and whatever it started, at once.
 
-    The threads of running cases cannot be interrupted: another program takes this process over, and removes the folder.
+    Another program takes this process over, and removes the folder.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    adopt_orphans()
     kill_tree()
     script = f'rm -rf -- "$1"; exit {ExitCode.INTERRUPTED.value}'
     os.execv("/bin/sh", ["sh", "-c", script, "sh", str(folder)])
@@ -147,7 +154,7 @@ class Selftest:
         }
 
     def run_all(self, cases: Iterable[Case]) -> None:
-        """Every case, those without an engine first, as many at a time as the machine has cores.
+        """Every case, those without an engine first, as many at a time as was asked for.
 
         A case that breaks, by whatever error, is a row of its own.
         """
@@ -162,22 +169,23 @@ class Selftest:
             return
         self.workplace.copy_tree()
         (self.workplace.folder / "runs").mkdir()
-        self._prepare({case.fault.stage for case in todo})
-        for stages, at_a_time in (
-            ((Stage.STATIC, Stage.BUNDLE, Stage.EVIDENCE, Stage.TESTS), self.options.jobs),
-            ((Stage.PROBE, Stage.ARM), self.options.jobs),
-            ((Stage.TIMING,), 1),
-        ):
-            chosen = [c for c in todo if c.fault.stage in stages]
-            with interruptible_pool(at_a_time) as pool:
-                running = {pool.submit(self._run_group, group): group for group in self._group(chosen)}
-                try:
-                    for done in as_completed(running):
-                        self.results += self._outcome(done, running.pop(done))
-                except KeyboardInterrupt:
-                    for done in [future for future in running if future.done()]:
-                        self.results += self._outcome(done, running[done])
-                    raise
+        for stages in _ROUNDS:
+            chosen = [case for case in todo if case.fault.stage in stages]
+            if chosen:
+                self._prepare(chosen)
+                self._run_round(chosen, 1 if Stage.TIMING in stages else self.options.jobs)
+
+    def _run_round(self, chosen: Sequence[Case], at_a_time: int) -> None:
+        """The cases in processes of their own, which have what was prepared."""
+        with interruptible_pool(at_a_time, self.run_group) as pool:
+            running = {pool.submit(run_in_child, group): group for group in self._group(chosen)}
+            try:
+                for done in as_completed(running):
+                    self.results += self._outcome(done, running.pop(done))
+            except KeyboardInterrupt:
+                for done in [future for future in running if future.done()]:
+                    self.results += self._outcome(done, running[done])
+                raise
 
     def _outcome(self, done: Future[list[CaseResult]], group: list[Case]) -> list[CaseResult]:
         """What a group gave; for one that an error of another's kind ended, that."""
@@ -214,25 +222,28 @@ class Selftest:
             return f"{self.options.python} has no CuTe DSL; name one that has it with --python"
         return ""
 
-    def _prepare(self, stages: set[Stage]) -> None:
-        """Runs what all cases of the stages share."""
+    def _prepare(self, cases: Sequence[Case]) -> None:
+        """Runs what the cases share."""
+        stages = {case.fault.stage for case in cases}
         for stage in stages & set(self.tampering):
             self.progress.say(f"the honest bundle of the stage {stage}")
             self.tampering[stage].prepare()
-        if not stages & {Stage.ARM, Stage.PROBE}:
+        behind_servers = [case for case in cases if case.fault.stage is Stage.ARM]
+        if not behind_servers and Stage.PROBE not in stages:
             return
 
         def collect(run: CpuRun) -> None:
             if Stage.PROBE in stages:
                 self.progress.say("the clean tree's scripted runs")
                 self.runs.collect_clean(run, self.workplace.clean)
-            if Stage.ARM in stages:
+            if behind_servers:
                 self.progress.say("the clean tree's baselines")
-                self.arms.collect_clean(run)
+                self.arms.collect_clean(run, sizes_of(behind_servers))
 
         self._judge(self.workplace.clean, "empty", "clean", Tier.CPU, collect, paths=SUBJECT)
 
-    def _run_group(self, cases: list[Case]) -> list[CaseResult]:
+    def run_group(self, cases: list[Case]) -> list[CaseResult]:
+        """What is said of each of the cases, brought as one change."""
         started = time.monotonic()
         try:
             results = self._judge_group(cases, started)
@@ -240,12 +251,13 @@ class Selftest:
             seconds, reason = time.monotonic() - started, f"{error.message} {error.advice}".strip()
             results = [answer(case, CaseVerdict.ERROR, seconds, reason=reason) for case in cases]
         collect_again()
-        if len(cases) > 1 and any(r.verdict is not CaseVerdict.CLEAN for r in results):
-            # What one twin brought must not be said of the others.
-            return [result for case in cases for result in self._run_group([case])]
+        again = parts_to_ask(cases, results)
+        asked = {case.name for part in again for case in part}
         for case, result in zip(cases, results, strict=True):
-            self.progress.say(f"{case.name}: {result.verdict} ({result.seconds:.0f} s)")
-        return results
+            if case.name not in asked:
+                self.progress.say(f"{case.name}: {result.verdict} ({result.seconds:.0f} s)")
+        kept = [result for case, result in zip(cases, results, strict=True) if case.name not in asked]
+        return kept + [result for part in again for result in self.run_group(part)]
 
     def _judge_group(self, cases: list[Case], started: float) -> list[CaseResult]:
         stage = cases[0].fault.stage
@@ -253,7 +265,7 @@ class Selftest:
         if stage in self.tampering:
             return [self.tampering[stage].judge(case, started) for case in cases]
         repo = self.workplace.commit_on_top(name, [case.edit for case in cases], cases[0].base)
-        changed, features = changed_paths(repo), any(case.fault.features for case in cases)
+        changed = changed_paths(repo)
 
         def collect(run: CpuRun) -> None:
             if stage is Stage.PROBE:
@@ -262,7 +274,7 @@ class Selftest:
                 assert run.own_tests is not None
                 collect_own_tests(run.own_tests)
             elif stage is Stage.ARM:
-                self.arms.collect_case(run, changed, features=features)
+                self.arms.collect_case(run, changed, sizes_of(cases))
             else:
                 collect_timed(run)
 
@@ -292,18 +304,6 @@ class Selftest:
         if validate(options, collect_cpu=collect).exit_code is ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
         return out
-
-
-@contextmanager
-def interruptible_pool(at_a_time: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool that an interrupt leaves at once, without what waits in it."""
-    pool = ThreadPoolExecutor(at_a_time)
-    try:
-        yield pool
-    except KeyboardInterrupt:
-        pool.shutdown(wait=False, cancel_futures=True)
-        raise
-    pool.shutdown()
 
 
 @cache

@@ -149,7 +149,8 @@ def _decide_modules(base: EngineSnapshot, head: EngineSnapshot, manifest: Manife
         allowed = (*allowed, *manifest.paths.import_roots)
     added, gone = set(head.modules) - set(base.modules), set(base.modules) - set(head.modules)
     kept_out = [m for m in added if _is_below(m, dispatch.never_imported_when_off)]
-    others = [m for m in added if not _is_below(m, allowed)]
+    # A package is imported with each of its modules.
+    others = [m for m in added if not _is_below(m, allowed) and not any(_is_below(a, (m,)) for a in allowed)]
     lost = [m for m in gone if not _is_below(m, manifest.paths.import_roots)]
     wrong = sorted({*kept_out, *others})
     if wrong or lost:

@@ -101,6 +101,22 @@ class CacheMemory:
             changes.append((where.to(torch.int32).cpu().numpy(), values.cpu().numpy()))
         return changes
 
+    def take_changed_pages(self) -> list[dict[int, int]]:
+        """By storage: each page with a word that differs since the last look, and how many do.
+
+        Raises:
+            ValueError: a storage is no whole number of pages.
+        """
+        found = []
+        for words, seen, page_words in zip(self._words, self._seen, self.page_words, strict=True):
+            if len(words) % page_words:
+                raise ValueError(f"a storage of {len(words)} words has pages of {page_words}")
+            counts = (words != seen).view(-1, page_words).sum(1)
+            pages = counts.nonzero().squeeze(1)
+            seen.copy_(words)
+            found.append(dict(zip(pages.tolist(), counts[pages].tolist(), strict=True)))
+        return found
+
 
 def cache_tensors(layer: Any) -> tuple[torch.Tensor, ...]:
     """The cache tensors of one of the engine's layers; none for a layer without."""

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from typing import Any
 
 import torch
 
+from harness.engine import marker
 from harness.engine.probe.graph_watch import AllocatorTrace, GraphNode, GraphWatch
+from harness.engine.step_recorder import StepRecorder
 
 MAX_ENTRIES = 4_000_000
 """Of the allocator's history."""
 PLANTED_BYTES = 3 * 2**20
-PLANTED = "planted"
 WORD_BYTES = 8
 _BUFFER_POINTER = 1
 """CU_LAUNCH_PARAM_BUFFER_POINTER."""
@@ -116,44 +118,77 @@ def _succeeded(driver: Any, function: str, error: Any) -> None:
         raise RuntimeError(f"{function} failed: {error}")
 
 
-def hook_graphs(graph_class: Any, watch: GraphWatch, num_tokens: Callable[[], int]) -> None:
-    """Lets a watch hear of every graph of `graph_class` (`torch.cuda.CUDAGraph`) that is captured from now on.
+@contextmanager
+def hook_graphs(
+    graph_class: Any, watch: GraphWatch, steps: StepRecorder, num_tokens: Callable[[], int]
+) -> Iterator[None]:
+    """Lets a watch and a step recorder hear of every graph of `graph_class` (`torch.cuda.CUDAGraph`).
 
     Graphs are kept after they are instantiated, so that their nodes can be read.
     """
-    begin, end, replay = graph_class.__init__, graph_class.capture_end, graph_class.replay
+    names = ("__init__", "capture_begin", "capture_end", "replay")
+    init, begin, end, replay = originals = tuple(getattr(graph_class, name) for name in names)
 
     def made(graph: Any, keep_graph: bool = False) -> None:  # noqa: ARG001 - PyTorch's signature
-        begin(graph, True)
+        init(graph, True)
+
+    def capture_begin(graph: Any, *args: Any, **kwargs: Any) -> None:
+        begin(graph, *args, **kwargs)
+        steps.capture_begun()
 
     def capture_end(graph: Any) -> None:
         end(graph)
+        steps.capture_ended(id(graph))
         graph.instantiate()
         watch.captured(id(graph), graph, num_tokens())
         weakref.finalize(graph, watch.released, id(graph)).atexit = False
 
     def replayed(graph: Any) -> None:
         watch.replaying(id(graph))
+        steps.replayed(id(graph))
         replay(graph)
 
-    graph_class.__init__, graph_class.capture_end, graph_class.replay = made, capture_end, replayed
+    hooks = (made, capture_begin, capture_end, replayed)
+    try:
+        for name, hook in zip(names, hooks, strict=True):
+            setattr(graph_class, name, hook)
+        yield
+    finally:
+        for name, original in zip(names, originals, strict=True):
+            setattr(graph_class, name, original)
 
 
-def plant_loss(watch: GraphWatch) -> None:
-    """Captures a graph of the harness's own, frees its memory, and asks the watch as if it were replayed."""
+def plant_graph(watch: GraphWatch, steps: StepRecorder) -> None:
+    """Captures a hooked graph of the harness's own that calls the tracer's marker, and frees its memory.
+
+    Watch and recorder are then asked as if it were replayed: they must tell the loss and the calls.
+    """
     tensor = torch.zeros(PLANTED_BYTES, dtype=torch.uint8, device="cuda")
     tensor.add_(1)
     graph = torch.cuda.CUDAGraph(keep_graph=True)
     with torch.cuda.graph(graph):
         tensor.add_(1)
-    watch.captured(PLANTED, graph, 0)
+        marker.decide()
+        marker.run()
     del tensor
     torch.cuda.synchronize()
-    watch.judge_planted(PLANTED)
+    watch.judge_planted(id(graph))
+    steps.follows_graphs = tells_marker_at_replay(steps, id(graph))
 
 
-def watch_cuda_graphs() -> GraphWatch:
-    """A watch over the graphs of this process, proved by a planted loss; before the engine starts.
+def tells_marker_at_replay(steps: StepRecorder, key: Hashable) -> bool:
+    """Whether a replay of a graph that was captured around the marker counts as its calls."""
+    steps.reset()
+    steps.replayed(key)
+    decided = [d["target"] for d in steps.decisions]
+    seen = (decided, steps.ran) == ([marker.DECISION_TARGET], {marker.CODE_TARGET: 1})
+    steps.reset()
+    return seen
+
+
+@contextmanager
+def watch_cuda_graphs(steps: StepRecorder) -> Iterator[GraphWatch]:
+    """A watch over the graphs that are captured meanwhile, proved by a planted one; around an engine's life.
 
     Raises:
         RuntimeError: no CUDA device, or a driver or PyTorch that does not give what is needed.
@@ -162,12 +197,19 @@ def watch_cuda_graphs() -> GraphWatch:
 
     if not torch.cuda.is_available():
         raise RuntimeError("no CUDA device")
-    torch.cuda.memory._record_memory_history("all", context=None, max_entries=MAX_ENTRIES)
-    trace = AllocatorTrace(torch.cuda.memory._snapshot, torch.cuda.current_device(), MAX_ENTRIES)
+    begin_history()
+    trace = AllocatorTrace(
+        torch.cuda.memory._snapshot, torch.cuda.current_device(), MAX_ENTRIES, begin_history
+    )
     watch = GraphWatch(trace, lambda graph: list(nodes_of(graph.raw_cuda_graph(), driver)))
-    plant_loss(watch)
-    hook_graphs(torch.cuda.CUDAGraph, watch, _tokens_of_step)
-    return watch
+    with hook_graphs(torch.cuda.CUDAGraph, watch, steps, _tokens_of_step):
+        plant_graph(watch, steps)
+        yield watch
+
+
+def begin_history() -> None:
+    """Lets PyTorch's allocator keep its history, from now on."""
+    torch.cuda.memory._record_memory_history("all", context=None, max_entries=MAX_ENTRIES, clear_history=True)
 
 
 def _tokens_of_step() -> int:

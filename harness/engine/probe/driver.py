@@ -11,6 +11,7 @@ import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -21,6 +22,7 @@ from harness.engine.probe.engine_start import (
     start_engine,
 )
 from harness.engine.probe.graph_watch import GraphWatch
+from harness.engine.probe.page_watch import PageWatch
 from harness.engine.probe.scripted_drafts import ScriptedDrafts, undrafted_scenario
 from harness.engine.probe.snapshot import describe_process
 from harness.engine.probe.step_observer import StepObserver
@@ -72,6 +74,7 @@ class EngineProbe:
         self._logprobs: dict[str, list[float]] = {}
         self._drafts: ScriptedDrafts | None = None
         self._observer: StepObserver | None = None
+        self._pages: PageWatch | None = None
         drafter = getattr(self.runner, "drafter", None)
         if drafter is not None:
             self._drafts = ScriptedDrafts(drafter.propose)
@@ -90,6 +93,11 @@ class EngineProbe:
                 watches_buffers=is_candidate,
             )
             self._records.write("layout", engine=self._plan.name, seed=SEED, **self._observer.layout())
+        if self._plan.watches_pages:
+            try:
+                self._pages = self._watch_pages()
+            except ValueError as error:
+                print(f"the cache's pages are not watched: {error}", file=sys.stderr)
         if self._drafts is not None and (undrafted := undrafted_scenario(self._plan.scenarios)):
             self._run_scenario(undrafted, scripted=False)
         for scenario in self._plan.scenarios:
@@ -100,6 +108,14 @@ class EngineProbe:
             self._write_graphs(self._graphs)
         if self._plan.takes_snapshot:
             self._write_snapshot()
+
+    def _watch_pages(self) -> PageWatch:
+        scheduler = self._core.scheduler
+        layers = self.runner.vllm_config.compilation_config.static_forward_context
+        groups = [group.layer_names for group in self.runner.kv_cache_config.kv_cache_groups]
+        watch = PageWatch(layers, groups, SEED)
+        watch.follow(scheduler, scheduler.kv_cache_manager.get_block_ids)
+        return watch
 
     def _live_blocks(self) -> dict[str, tuple[list[int], ...]]:
         scheduler = self._core.scheduler
@@ -191,7 +207,10 @@ class EngineProbe:
 
     def _step(self, scenario: str, position: int) -> None:
         number = self._tracer.steps.num_steps
+        if self._pages is not None:
+            self._pages.begin()
         outputs = self._engine.step()
+        writes = self._pages.end() if self._pages is not None else []
         if self._graphs is not None and self._tracer.steps.num_steps > number:
             self._graphs.step_ended()
         # vLLM's second model runner keeps no such table.
@@ -221,6 +240,7 @@ class EngineProbe:
             tokens=tokens,
             gaps=gaps,
             observed=observed,
+            writes=writes,
         )
 
     def _write_graphs(self, graphs: GraphWatch) -> None:
@@ -269,37 +289,37 @@ def run_plan(plan: ProbePlan, records: Records, tracer: Tracer) -> None:
     for engine_plan in plan.engines:
         started = time.monotonic()
         args = list(_fill_in(engine_plan.args, plan))
-        graphs = _watch_graphs() if engine_plan.watches_graphs else None
-        try:
-            engine = start_engine(args)
-        except REFUSALS as error:
-            if not engine_plan.may_refuse:
-                raise
-            message = f"{type(error).__name__}: {error}"[:2000]
+        with _graphs_watched(tracer) if engine_plan.watches_graphs else nullcontext() as graphs:
+            try:
+                engine = start_engine(args)
+            except REFUSALS as error:
+                if not engine_plan.may_refuse:
+                    raise
+                message = f"{type(error).__name__}: {error}"[:2000]
+                records.write(
+                    "refusal", engine=engine_plan.name, within_scope=engine_plan.within_scope, message=message
+                )
+                continue
             records.write(
-                "refusal", engine=engine_plan.name, within_scope=engine_plan.within_scope, message=message
+                "started",
+                name=engine_plan.name,
+                ready_s=round(time.monotonic() - started, 1),
+                caches_prefixes=bool(engine.vllm_config.cache_config.enable_prefix_caching),
             )
-            continue
-        records.write(
-            "started",
-            name=engine_plan.name,
-            ready_s=round(time.monotonic() - started, 1),
-            caches_prefixes=bool(engine.vllm_config.cache_config.enable_prefix_caching),
-        )
-        if tracer.coverage is not None:
-            tracer.coverage.switch(engine_plan.name)
-        EngineProbe(engine, engine_plan, records, tracer, graphs).run()
-        engine.engine_core.shutdown()
-        del engine
-        keep_kernel_overrides()
+            if tracer.coverage is not None:
+                tracer.coverage.switch(engine_plan.name)
+            EngineProbe(engine, engine_plan, records, tracer, graphs).run()
+            engine.engine_core.shutdown()
+            del engine
+            keep_kernel_overrides()
     if tracer.coverage is not None:
         tracer.coverage.save()
 
 
-def _watch_graphs() -> GraphWatch:
+def _graphs_watched(tracer: Tracer) -> AbstractContextManager[GraphWatch]:
     from harness.engine.probe.cuda_graphs import watch_cuda_graphs
 
-    return watch_cuda_graphs()
+    return watch_cuda_graphs(tracer.steps)
 
 
 def _fill_in(args: Sequence[str], plan: ProbePlan) -> Iterator[str]:

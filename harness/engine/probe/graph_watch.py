@@ -45,29 +45,40 @@ class AllocatorTrace:
     Of private pools, which belong to graphs, the segments are told; of the others the blocks.
     """
 
-    def __init__(self, take_snapshot: Callable[[], Snapshot], device: int, max_entries: int) -> None:
-        """`max_entries`: as the history was started with; a history that is full has lost its beginning."""
+    def __init__(
+        self,
+        take_snapshot: Callable[[], Snapshot],
+        device: int,
+        max_entries: int,
+        restart: Callable[[], None],
+    ) -> None:
+        """`max_entries`: as the history was started with; a history that is full has lost its beginning.
+
+        `restart` empties the history, which is taken whole with every snapshot: what was read need not come again.
+        """
         self._take_snapshot = take_snapshot
+        self._restart = restart
         self._device = device
         self._max_entries = max_entries
-        self._num_read: int | None = None
+        self._has_begun = False
         self._private: dict[int, int] = {}
         """Segments of private pools: address to size."""
 
     def events(self) -> Iterator[AllocatorEvent]:
         """New events; raises RuntimeError when the history is full."""
         snapshot = self._take_snapshot()
+        self._restart()
         segments = [s for s in snapshot["segments"] if s["device"] == self._device]
         private = [s for s in segments if tuple(s.get("segment_pool_id", (0, 0))) != (0, 0)]
         self._private |= {s["address"]: s["total_size"] for s in private}
         history = snapshot["device_traces"][self._device]
         if len(history) >= self._max_entries:
             raise RuntimeError(f"the allocator's history is full ({len(history)} entries)")
-        if self._num_read is None:
-            yield from self._given_out(segments)
+        if self._has_begun:
+            yield from self._new(history)
         else:
-            yield from self._new(history[self._num_read :])
-        self._num_read = len(history)
+            yield from self._given_out(segments)
+        self._has_begun = True
 
     def _given_out(self, segments: Iterable[Mapping[str, Any]]) -> Iterator[AllocatorEvent]:
         for segment in segments:

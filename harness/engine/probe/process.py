@@ -71,7 +71,8 @@ class ProbeProcess:
         self._program = Supervised(temp_dir, self.spec.log_path)
         try:
             command = (*self._program_command, str(plan_path))
-            if self.is_killed or not self._program.launch(command, self.spec.environment(temp_dir)):
+            env = self.spec.environment(temp_dir)
+            if self.is_killed or not self._program.launch(command, env, warm=self.spec.starts_warm):
                 raise self._error("probe-start", "The scripted run could not be started.")
             self._wait()
         finally:

@@ -21,6 +21,7 @@ from harness.model.probe import (
     ProbedEngine,
     Refusal,
     ScenarioResult,
+    Write,
 )
 from harness.model.record import Record
 
@@ -53,6 +54,8 @@ class RecordedStep:
     tokens: Mapping[str, tuple[int, ...]]
     gaps: Mapping[str, tuple[float, ...]]
     observed: Observed | None
+    writes: tuple[Write, ...]
+    """Pages of the cache that changed over the step, by owner; empty where they were not watched."""
 
 
 class RecordedGraphs(Record):
@@ -151,7 +154,13 @@ def _steps(records: list[dict[str, Any]], rows: Mapping[int, LedgerRow]) -> Iter
             tokens={name: tuple(tokens) for name, tokens in record["tokens"].items()},
             gaps={name: tuple(gaps) for name, gaps in record["gaps"].items()},
             observed=None if seen is None else _observed(seen),
+            writes=tuple(_write(write, record["names"]) for write in record.get("writes", ())),
         )
+
+
+def _write(record: Mapping[str, Any], names: Mapping[str, str]) -> Write:
+    owner = str(record["owner"])
+    return Write.model_validate({**record, "owner": names.get(owner, owner)})
 
 
 def _observed(record: Mapping[str, Any]) -> Observed:

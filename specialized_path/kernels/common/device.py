@@ -94,6 +94,15 @@ def cluster_barrier() -> None:
     cute.arch.cluster_wait()
 
 
+def release_reads() -> None:
+    """Orders this thread's shared-memory reads before bulk copies that its next arrival lets in.
+
+    Without it a copy may overtake a read that has been issued: an arrival does not order the two proxies (PTX ISA,
+    "async proxy"), and ptxas lets it follow the load without waiting for the data.
+    """
+    inline_ptx("fence.proxy.async.shared::cta;")
+
+
 def load_matrices(address: Any, count: int) -> tuple[Any, ...]:
     """`count` (2 or 4) matrices of 8 x 8 BF16 of shared memory (`ldmatrix`): lane i gives the address of row i % 8 of
     matrix i // 8, and gets words (l // 4, 2 (l % 4)) of each."""

@@ -165,6 +165,7 @@ class DownKernel:
             cute.arch.mbarrier_wait(full + stage, phase)
             codes = ring + stage * self.stage_bytes + tile * shape.down_tile_bytes
             block_products(found, mine, codes, blocks, 0, blocks, lane)
+            device.release_reads()
             cute.arch.mbarrier_arrive(full + tactic.stages + stage)
             for i in cutlass.range_constexpr(2):
                 column = lane % 4 * 2 + i

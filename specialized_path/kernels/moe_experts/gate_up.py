@@ -170,6 +170,7 @@ class GateUpKernel:
             cute.arch.mbarrier_wait(full + stage, phase)
             codes = ring + stage * self.shape.gate_up_tile_bytes
             block_products(found, mine, codes, self.shape.gate_up_blocks, warp * blocks, blocks, lane)
+            device.release_reads()
             cute.arch.mbarrier_arrive(empty + stage)
             cute.arch.mbarrier_wait(taken + buffer, turn)
             place = sums + buffer * self.sum_bytes + (warp * _WARP + lane) * 16

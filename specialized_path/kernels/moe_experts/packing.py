@@ -26,6 +26,7 @@ MAGNITUDE_SHIFTS = (6, 3, 0, 9)
 """Where, in a half word, the three magnitude bits lie of the codes of registers 0 ... 3 of the matrix operand."""
 SIGN_BITS = (15, 12, 14, 13)
 """Where their signs lie."""
+_EXPERTS_AT_A_TIME = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,24 +63,28 @@ def pack_experts(w1: Mxfp4Weight, w3: Mxfp4Weight, w2: Mxfp4Weight, shape: Exper
             raise ValueError(
                 f"{name}: got {got} with {weight.scale.shape[-1]} scales a row, expected ({rows}, {columns})"
             )
-    # One expert after the other: the words in the making are four times as large as the weights.
-    packed = [_pack_expert(w1[e], w3[e], w2[e], shape) for e in range(w1.packed.shape[0])]
+    count = w1.packed.shape[0]
+    # Some experts at a time: the words in the making are four times as large as the weights.
+    groups = [slice(e, e + _EXPERTS_AT_A_TIME) for e in range(0, count, _EXPERTS_AT_A_TIME)]
+    packed = [_pack_experts(w1[some], w3[some], w2[some], shape) for some in groups]
     return PackedExperts(
-        gate_up=torch.stack([gate_up for gate_up, _ in packed]),
-        down=torch.stack([down for _, down in packed]),
+        gate_up=torch.cat([gate_up for gate_up, _ in packed]),
+        down=torch.cat([down for _, down in packed]),
     )
 
 
-def _pack_expert(
+def _pack_experts(
     w1: Mxfp4Weight, w3: Mxfp4Weight, w2: Mxfp4Weight, shape: ExpertShape
 ) -> tuple[Tensor, Tensor]:
-    inner = shape.intermediate
+    inner, count = shape.intermediate, len(w1.packed)
     gate_up = [
-        torch.cat([part[:inner].reshape(shape.gate_up_tiles, GATED_ROWS, -1) for part in parts], dim=1)
+        torch.cat(
+            [part[:, :inner].reshape(count, shape.gate_up_tiles, GATED_ROWS, -1) for part in parts], dim=2
+        )
         for parts in ((w1.packed, w3.packed), (w1.scale, w3.scale))
     ]
     down = [
-        part[:, :columns].reshape(shape.down_tiles, TILE_ROWS, -1)
+        part[..., :columns].reshape(count, shape.down_tiles, TILE_ROWS, -1)
         for part, columns in ((w2.packed, inner // 2), (w2.scale, inner // GROUP_SIZE))
     ]
     return (

@@ -17,6 +17,7 @@ from specialized_path.kernels.moe_experts.shared_variants import shared_variants
 from specialized_path.kernels.variant import KernelVariant
 
 GATE_UP_ROLES = {"0": "activation", "1": "activation", "2": "static", "3": "output"}
+RESTORE_ROLES = {"0": "static", "1": "output"}
 # Ids and weights are written by the kernel in front of gate-up, two launches back, and gate-up triggers after its wait.
 DOWN_ROLES = {"0": "activation", "1": "settled", "2": "settled", "3": "static", "4": "output"}
 
@@ -78,6 +79,20 @@ def build_down(shape: ExpertShape, tactic: DownTactic) -> Any:
     )
 
 
+def build_restore(shape: ExpertShape, is_gated: bool) -> Any:
+    """Compiles the kernel that restores Marlin's order."""
+    import cutlass.cute as cute
+    import torch
+    from cutlass import Int32
+
+    from specialized_path.kernels.common.host import fake_pointer, fake_stream
+    from specialized_path.kernels.moe_experts.restore_kernel import RestoreKernel
+
+    kernel = RestoreKernel(shape=shape, is_gated=is_gated)
+    addresses = fake_pointer(torch.uint8), fake_pointer(torch.int32)
+    return cute.compile(kernel, *addresses, Int32(1), Int32(1), fake_stream())
+
+
 @cache
 def gate_up_variants() -> tuple[ExpertsVariant, ...]:
     """Variants of the gate-up kernel."""
@@ -120,10 +135,25 @@ def down_variant(shape: ExpertShape, tactic: DownTactic) -> ExpertsVariant:
     return ExpertsVariant(shape=shape, tactic=tactic, kernel=kernel)
 
 
+@cache
+def restore_variant(shape: ExpertShape, is_gated: bool) -> KernelVariant:
+    """The kernel that restores one of a layer's packed tensors; its work does not depend on the batch."""
+    return KernelVariant(
+        name=f"moe restore_{'gate_up' if is_gated else 'down'} {shape.name}",
+        operator="OC-16",
+        family="moe_experts",
+        rank_shape=shape.name,
+        batches=(1, MAX_TOKENS),
+        roles=RESTORE_ROLES,
+        build=partial(build_restore, shape, is_gated),
+    )
+
+
 def variants() -> tuple[KernelVariant, ...]:
     """All variants of the family."""
     routed = tuple(variant.kernel for variant in gate_up_variants() + down_variants())
-    return routed + tuple(variant.kernel for variant in shared_variants())
+    restoring = tuple(restore_variant(shape, is_gated) for shape in SHAPES for is_gated in (True, False))
+    return routed + restoring + tuple(variant.kernel for variant in shared_variants())
 
 
 def find_variant(kind: tuple[ExpertsVariant, ...], intermediate: int, num_tokens: int) -> ExpertsVariant:

@@ -174,6 +174,7 @@ class ProjectionKernel:
                 b_place = x_atom + b_row * _ATOM_ROW + ((part % 8 + b_part) ^ (b_row % 8)) * 16
                 places.append((a_place, b_place))
             _add_products(sums, places, tactic)
+            device.release_reads()
             cute.arch.sync_warp()
             if lane == 0:
                 cute.arch.mbarrier_arrive(empty + stage)

@@ -1,6 +1,8 @@
 """Rank slices: shapes as one rank holds them, weights that are equal in every process, a divergence that can grow."""
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,8 +13,9 @@ from examples.slice.agreement import divergences, place_divergence, summary
 from examples.slice.arm import _union
 from examples.slice.config import slice_config
 from examples.slice.weights import fill
+from harness.config import load_manifest
 from specialized_path.kernels.projection.variants import SHAPES
-from specialized_path.kimi_k3.switch import _KDA_CONSTANTS, _MODEL_CONSTANTS
+from specialized_path.kimi_k3.switch import _KDA_CONSTANTS, _MODEL_CONSTANTS, MAX_BATCH
 
 
 @pytest.mark.parametrize(("tp", "rank"), [(8, "tp8"), (16, "tp16")])
@@ -25,6 +28,14 @@ def test_a_slice_has_the_shapes_that_the_kernels_were_made_for(tp, rank):
 def test_a_slice_has_the_constants_that_the_path_requires():
     config = slice_config(8, 5, 1024)
     assert {**config, **config["linear_attn_config"]}.items() >= (_MODEL_CONSTANTS | _KDA_CONSTANTS).items()
+
+
+def test_the_file_that_the_gpu_tier_serves_is_the_slice_that_the_manifest_speaks_of():
+    root = Path(__file__).resolve().parents[3]
+    found = load_manifest((root / "fasttrack.toml").read_bytes()).models.slice
+    config = json.loads((root / found.config).read_text())
+    assert config == slice_config(8, DEPTHS[0], found.max_model_len)
+    assert found.scope.max_batch == MAX_BATCH
 
 
 def test_the_two_depths_differ_by_three_kda_layers_and_one_mla_layer():

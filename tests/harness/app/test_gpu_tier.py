@@ -14,19 +14,36 @@ import pytest
 
 from harness.app import gpu_tier
 from harness.app.cpu_tier import CpuRun
-from harness.app.gpu_tier import GRAPHS, collect_gpu_tier, graph_engine, graph_scenario, plan_gpu
+from harness.app.gpu_tier import (
+    GRAPHS,
+    SLICE,
+    candidate_engines,
+    collect_gpu_tier,
+    graph_engine,
+    graph_scenario,
+    plan_gpu,
+)
 from harness.app.probes import ProbeRun, new_process
 from harness.app.recorder import Progress, Recorder
 from harness.app.validate import collect_tiers
 from harness.config import load_manifest
 from harness.engine.probe.process import ProbeProcess
 from harness.model.change import Change
-from harness.model.evidence import AnyEvidence, CapturedPointersEvidence, DefaultOffEvidence, GapEvidence
+from harness.model.evidence import (
+    AnyEvidence,
+    CapturedPointersEvidence,
+    DefaultOffEvidence,
+    GapEvidence,
+    ProbeEvidence,
+)
 from harness.model.manifest import Manifest
 from harness.model.probe import ProbePlan
 from harness.model.words import Tier
 
-OURS = load_manifest((Path(__file__).resolve().parents[3] / "fasttrack.toml").read_bytes())
+ROOT = Path(__file__).resolve().parents[3]
+SLICED = load_manifest((ROOT / "fasttrack.toml").read_bytes())
+OURS = SLICED.model_copy(update={"models": SLICED.models.model_copy(update={"slice": None})})
+"""Without the slice the gpu tier serves the miniature model."""
 
 
 def on(*platforms: str) -> Manifest:
@@ -97,6 +114,19 @@ def programs(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     monkeypatch.setattr(gpu_tier, "new_process", made)
 
 
+def probes_of(run: CpuRun, manifest: Manifest) -> ProbeRun:
+    return ProbeRun(
+        manifest=manifest,
+        recorder=run.recorder,
+        head_path=run.import_path,
+        base_path=run.base_path,
+        change=CHANGE,
+        model_dir=run.workdir,
+        workdir=run.workdir,
+        tier=Tier.GPU,
+    )
+
+
 def gaps_of(run: CpuRun) -> dict[str, GapEvidence]:
     return {r.what: r for r in run.recorder.records if isinstance(r, GapEvidence)}
 
@@ -108,6 +138,11 @@ def test_graphs_and_both_commits_are_recorded_at_the_gpu_tier(
     collect_gpu_tier(run)
     (graphs,) = run.recorder.evidence.of(CapturedPointersEvidence, tier=Tier.GPU)
     assert (graphs.graphs[0].num_addresses, graphs.planted_loss_seen) == (3, True)
+    assert [e.name for r in run.recorder.evidence.of(ProbeEvidence, tier=Tier.GPU) for e in r.engines] == [
+        "graphs",
+        "beyond",
+        "lora",
+    ]
     assert {r.side for r in run.recorder.evidence.of(DefaultOffEvidence, tier=Tier.GPU)} == {"base", "head"}
 
 
@@ -124,7 +159,7 @@ def test_of_a_change_without_a_gpu_in_its_scope_only_both_commits_are_run(
     programs(monkeypatch, PROGRAM.replace("GRAPHS", "True"))
     collect_gpu_tier(replace(run, manifest=on("cpu", "gfx950")))
     gaps = gaps_of(run)
-    assert gaps.keys() == {"timing", gpu_tier.NEEDS["candidate"]}
+    assert gaps.keys() == {"timing", *gpu_tier.NEEDS["candidate"]}
     assert {gap.reason for gap in gaps.values()} == {
         "no deployment that it declares has an NVIDIA GPU (platforms: cpu, gfx950)"
     }
@@ -135,8 +170,11 @@ def test_of_a_change_without_a_gpu_in_its_scope_only_both_commits_are_run(
 @pytest.mark.parametrize(
     ("program", "missing"),
     [
-        ("raise RuntimeError('no CUDA device')", set(gpu_tier.NEEDS.values())),
-        (PROGRAM.replace("GRAPHS", "False"), {gpu_tier.NEEDS["candidate"]}),
+        (
+            "raise RuntimeError('no CUDA device')",
+            {need for needs in gpu_tier.NEEDS.values() for need in needs},
+        ),
+        (PROGRAM.replace("GRAPHS", "False"), {gpu_tier.NEEDS["candidate"][0]}),
     ],
     ids=["every process fails", "no graphs"],
 )
@@ -149,9 +187,12 @@ def test_a_process_that_shows_nothing_leaves_a_gap_that_broke(
     assert {what for what, gap in gaps.items() if gap.broke} == missing
 
 
-def test_every_size_of_a_graph_is_replayed_before_and_after_an_eager_step() -> None:
+@pytest.mark.parametrize("sizes", [tuple(range(1, 10)), (1, 2, 4, 8)], ids=["every batch", "few sizes"])
+def test_every_batch_is_decoded_and_every_size_prompted_before_and_after_an_eager_step(
+    sizes: tuple[int, ...],
+) -> None:
     """Told without an engine: a request takes one step for its prompt and one for each further token."""
-    scenario, most = graph_scenario(9, 2048), 9
+    scenario, most = graph_scenario(sizes, 9, 2048), 9
     batches: Counter[int] = Counter()
     prompts: Counter[int] = Counter()
     decoding: Counter[int] = Counter()
@@ -159,16 +200,16 @@ def test_every_size_of_a_graph_is_replayed_before_and_after_an_eager_step() -> N
         for request in event.add:
             for step in range(1, request.max_tokens):
                 decoding[event.before_step + step] += 1
-            if request.num_tokens is not None:
+            if "_decode_" not in request.name and request.num_tokens is not None:
                 prompts[request.num_tokens] += 1
     batches.update(decoding.values())
     assert {size: batches[size] for size in range(1, most + 1)} == dict.fromkeys(range(1, most + 1), 2)
-    assert {size: prompts[size] for size in range(1, most + 1)} == dict.fromkeys(range(1, most + 1), 2)
+    assert {size: count for size, count in prompts.items() if size <= most} == dict.fromkeys(sizes, 2)
     assert [n for n in prompts if n > most] == [gpu_tier.EAGER_TOKENS]
 
 
 def test_prompts_of_a_graphs_size_have_their_steps_to_themselves() -> None:
-    scenario = graph_scenario(9, 2048)
+    scenario = graph_scenario(range(1, 10), 9, 2048)
     last_decode = max(
         event.before_step + request.max_tokens - 1 for event in scenario.events[:1] for request in event.add
     )
@@ -183,24 +224,58 @@ def test_the_candidate_has_a_graph_for_each_batch_of_its_scope_and_one_more() ->
     assert json.dumps({MANIFEST.switch.key: MANIFEST.switch.on}) in engine.args
 
 
-def test_base_and_head_run_the_same_plan_with_the_switch_unset(run: CpuRun, tmp_path: Path) -> None:
-    probes = ProbeRun(
-        manifest=MANIFEST,
-        recorder=run.recorder,
-        head_path=run.import_path,
-        base_path=run.base_path,
-        change=CHANGE,
-        model_dir=tmp_path,
-        workdir=tmp_path,
-        tier=Tier.GPU,
-    )
+@pytest.mark.parametrize("manifest", [MANIFEST, SLICED.at(Tier.GPU)], ids=["miniature", "slice"])
+def test_base_and_head_run_the_same_plan_with_the_switch_unset(run: CpuRun, manifest: Manifest) -> None:
+    probes = probes_of(run, manifest)
     plans = plan_gpu(probes)
     assert plans["base"] == plans["head"]
     caches = [new_process(probes, name, plan).spec.cache_dir for name, plan in plans.items()]
     assert len(set(caches)) == len(plans), "one finds what another compiled"
     assert all(e.watches_graphs and e.takes_snapshot for e in plans["head"].engines)
     assert not any("--additional-config" in e.args for e in plans["head"].engines)
-    assert [e.name for e in plans["candidate"].engines] == [GRAPHS]
+    assert [e.name for e in plans["candidate"].engines] == [GRAPHS, "beyond", "lora"]
+
+
+def test_the_gpu_tier_serves_the_slice_within_its_own_scope_and_with_drawn_weights(
+    run: CpuRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs(monkeypatch, PROGRAM.replace("GRAPHS", "True"))
+    collect_gpu_tier(replace(run, manifest=SLICED, slice_config=b"{}"))
+    assert (run.workdir / SLICE / "config.json").read_bytes() == b"{}"
+    plan = ProbePlan.model_validate_json((run.workdir / "probes/candidate/plan.json").read_bytes())
+    args = " ".join(plan.engines[0].args)
+    assert f"--max-num-seqs {SLICED.at(Tier.GPU).scope.max_batch + 1} " in args
+    assert "--load-format dummy" in args and "KimiK3SpecializedForCausalLM" in args
+    assert args.endswith("--cudagraph-capture-sizes 1 2 4 8 16 32 64")
+
+
+def test_a_slice_whose_file_the_head_lacks_is_a_gap_that_broke(run: CpuRun) -> None:
+    collect_gpu_tier(replace(run, manifest=SLICED))
+    gap = gaps_of(run)["tier gpu"]
+    assert gap.broke and "examples/slice/rank-slice.json" in gap.reason
+
+
+@pytest.mark.parametrize("has_class", [False, True])
+def test_the_changes_own_class_is_served_with_the_switch_unset_only_where_the_base_has_it(
+    run: CpuRun, has_class: bool
+) -> None:
+    if has_class:
+        module = run.base_path / "specialized_path/kimi_k3/decode.py"
+        module.parent.mkdir(parents=True)
+        module.touch()
+    engines = {
+        e.name: " ".join(e.args) for e in plan_gpu(probes_of(run, SLICED.at(Tier.GPU)))["base"].engines
+    }
+    assert engines.keys() == {"bystander", "off"}
+    assert ("KimiK3SpecializedForCausalLM" in engines["off"]) is has_class
+
+
+def test_deployments_beyond_the_scope_are_the_same_with_one_thing_more() -> None:
+    served, *others = candidate_engines(SLICED.at(Tier.GPU))
+    assert {e.args[len(served.args)] for e in others} == {"--speculative-config", "--enable-lora"}
+    assert all(
+        e.args[: len(served.args)] == served.args and e.may_refuse and not e.within_scope for e in others
+    )
 
 
 @pytest.mark.parametrize("able", [True, False])

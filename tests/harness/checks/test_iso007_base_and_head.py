@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from harness.checks.isolation.iso007_base_and_head import BaseAndHead
+from harness.checks.isolation.iso007_base_and_head import BaseAndHead, decide_snapshots
 from harness.model.evidence import DefaultOffEvidence
 from harness.model.finding import Finding
 from harness.model.ledger import ImportedFile
@@ -149,6 +149,15 @@ def test_a_module_that_is_declared_to_be_imported_when_off_passes() -> None:
     manifest = MANIFEST.model_copy(update={"dispatch": dispatch})
     found = findings_of(BASE, side("head", snapshot("bystander"), head), manifest=manifest)
     assert failed(found) == set()
+
+
+def test_a_package_is_imported_with_a_module_of_it_that_is_declared() -> None:
+    dispatch = MANIFEST.dispatch.model_copy(update={"imported_when_off": ("subject.plugin",)})
+    base, head = snapshot("subject"), snapshot("subject")
+    for module, outcome in (("subject", Outcome.PASS), ("subject.other", Outcome.FAIL)):
+        more = head.model_copy(update={"modules": (*head.modules, module)})
+        manifest = MANIFEST.model_copy(update={"dispatch": dispatch})
+        assert decide_snapshots(base, more, manifest)["loaded modules"].outcome is outcome
 
 
 def test_a_base_without_the_model_is_compared_by_the_other_model_alone() -> None:

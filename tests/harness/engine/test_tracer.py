@@ -332,3 +332,38 @@ def test_a_process_without_a_model_runner_writes_no_ledger(spec: ArmSpec) -> Non
     write_settings(spec.trace_settings, spec.settings_path)
     run_python("import toy_subject.paths", **{SETTINGS_ENV: str(spec.settings_path)})
     assert not list(spec.ledger_dir.glob("*.jsonl"))
+
+
+def test_what_a_replayed_graph_holds_counts_for_its_step_and_for_no_other(
+    install: Callable[..., Tracer], spec: ArmSpec
+) -> None:
+    steps = install().steps
+    served = runner()
+    steps.capture_begun()
+    served.warm_up()
+    steps.capture_ended("graph")
+    replay = SimpleNamespace(plan=lambda _: (steps.replayed("graph"), SimpleNamespace(path="fast"))[1])
+    served.planner, planner = replay, served.planner
+    served.paths, paths = SimpleNamespace(fast=lambda _: None), served.paths
+    serve(served, scheduled("a"))
+    served.planner, served.paths = planner, paths
+    serve(served, scheduled("b"))
+    replayed, eager = read(spec).rows
+    assert (replayed.ran, [d.reason for d in replayed.decisions]) == (
+        {"toy_subject.paths:fast": 1},
+        [d.reason for d in eager.decisions],
+    )
+    assert (replayed.graph_replayed, eager.graph_replayed) == (True, False)
+    assert eager.ran == {"toy_subject.paths:fast": 2}
+
+
+@pytest.mark.parametrize("followed", [False, True])
+def test_an_engine_with_graphs_that_are_not_followed_is_a_problem(
+    install: Callable[..., Tracer], spec: ArmSpec, monkeypatch: pytest.MonkeyPatch, followed: bool
+) -> None:
+    install().steps.follows_graphs = followed
+    module = importlib.import_module("fake_runner")
+    mode = SimpleNamespace(cudagraph_mode=SimpleNamespace(name="FULL"))
+    monkeypatch.setattr(module.GPUModelRunner, "compilation_config", mode, raising=False)
+    serve(runner(), scheduled("a"))
+    assert any("graphs are captured" in problem for problem in read(spec).problems) is not followed

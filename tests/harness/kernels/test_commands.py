@@ -97,6 +97,11 @@ def test_each_test_keeps_its_own_outcome(toy):
     }
 
 
+def test_a_failed_test_keeps_the_first_line_of_its_error(toy):
+    _, run = run_tests(toy, MIXED)
+    assert run.tests[1].reason == "AssertionError: seven"
+
+
 def test_each_test_keeps_its_own_launches(toy):
     _, run = run_tests(toy, MIXED)
     assert [t.launched for t in run.tests[:2]] == [{"small": 1}, {"large": 1}]

@@ -5,11 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.kernels.records import BenchRun, TuneRun
+from harness.kernels import commands
+from harness.kernels.records import BenchRun, KernelTestRun, TuneRun
+from harness.model.words import ExitCode
 
 EVIDENCE = Path(__file__).parents[3] / "docs/kernels/evidence"
 TUNES = sorted(EVIDENCE.glob("*-tune.json"))
-RUNS = sorted(set(EVIDENCE.glob("*.json")) - set(TUNES))
+MEMCHECKS = sorted(EVIDENCE.glob("*-memcheck-*.json"))
+TESTS = sorted([*EVIDENCE.glob("*-tests-*.json"), *MEMCHECKS])
+RUNS = sorted(set(EVIDENCE.glob("*.json")) - {*TUNES, *TESTS})
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
@@ -22,3 +26,23 @@ def test_a_recorded_run_timed_every_cell_of_its_kernels(path: Path):
 def test_a_recorded_tuning_chose_the_quickest(path: Path):
     for choice in TuneRun(**json.loads(path.read_text(encoding="utf-8"))).choices:
         assert choice.chosen == min(choice.timings, key=lambda name: choice.timings[name].median_us)
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+def test_a_recorded_run_of_tests_says_on_what_gpu_and_of_which_sources_it_was(path: Path):
+    run = KernelTestRun(**json.loads(path.read_text(encoding="utf-8")))
+    assert run.machine is not None and run.sources
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: path.stem)
+def test_a_recorded_run_of_tests_that_is_not_in_order_is_listed_as_incomplete(path: Path):
+    run = KernelTestRun(**json.loads(path.read_text(encoding="utf-8")))
+    readme = (EVIDENCE / "README.md").read_text(encoding="utf-8")
+    listed = f"{path.name}` | **incomplete**" in readme
+    assert listed == (commands.tests_code(run) != ExitCode.ADMIT)
+
+
+@pytest.mark.parametrize("path", MEMCHECKS, ids=lambda path: path.stem)
+def test_a_recorded_memcheck_followed_every_process_and_found_nothing(path: Path):
+    checked = KernelTestRun(**json.loads(path.read_text(encoding="utf-8"))).memcheck
+    assert checked is not None and checked.is_clean

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import torch
 
-from specialized_path.kimi_k3.weights import KdaLayer, MlaLayer, bind_layers
+from specialized_path.kimi_k3.weights import KdaLayer, MlaLayer, bind_embedding, bind_layers
 
 HEADS = 2
 
@@ -21,7 +21,7 @@ def _layer(attention, index):
         f"{name}_proj": _weight(1, 8) for name in mixtures
     }
     norms = {"input_layernorm": _weight(8), "post_attention_layernorm": _weight(8)}
-    return SimpleNamespace(layer_idx=index, self_attn=attention, mlp=object(), **parts, **norms)
+    return SimpleNamespace(layer_idx=index, self_attn=attention, **parts, **norms)
 
 
 def _kda():
@@ -85,3 +85,10 @@ def test_nothing_is_copied_so_a_reload_shows_through():
 def test_the_convolution_has_a_row_of_taps_for_each_channel():
     _, layers = _bound()
     assert layers[0].attention.weights.conv_weight.shape == (3 * HEADS * 128, 4)
+
+
+def test_the_embedding_leaves_out_the_rows_that_pad_the_vocabulary():
+    shard = SimpleNamespace(org_vocab_start_index=40, org_vocab_end_index=45)
+    table = SimpleNamespace(weight=torch.arange(8 * 4).view(8, 4), shard_indices=shard)
+    found = bind_embedding(SimpleNamespace(embed_tokens=table))
+    assert (found.vocab_start, found.weight[-1].tolist()) == (40, [16, 17, 18, 19])

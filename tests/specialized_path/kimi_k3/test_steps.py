@@ -6,7 +6,12 @@ import pytest
 import torch
 
 from specialized_path.kernels.mla.variants import QUERY_SPLIT_ROWS, query_variant
+from specialized_path.kernels.moe_experts.packing import PackedExperts
+from specialized_path.kernels.moe_experts.shared_launch import PackedSharedExperts
+from specialized_path.kernels.moe_experts.shared_variants import find_shared_variant
+from specialized_path.kernels.moe_latent.variants import find_product, front_variants, up_variants
 from specialized_path.kernels.projection.variants import find_variant
+from specialized_path.kimi_k3.mlp import DenseMlp, LatentMoe
 from specialized_path.kimi_k3.steps import decide_step
 from specialized_path.kimi_k3.switch import MAX_BATCH
 from specialized_path.kimi_k3.weights import KdaLayer, Layer, MlaLayer
@@ -65,21 +70,52 @@ def _layer(kind, index, num_outputs):
         attention=kind(module=None, w_in=w_in, weights=None, **own),
         w_o=w_o,
         after_attention=None,
-        mlp=None,
     )
 
 
+def _meta(*shape):
+    return torch.empty(*shape, dtype=torch.bfloat16, device="meta")
+
+
+def _mlps():
+    dense = PackedSharedExperts(gate_up=_meta(8448, 7168), down=_meta(7168, 4224))
+    experts = PackedExperts(gate_up=_meta(896, 48, 1), down=_meta(896, 224, 1))
+    moe = LatentMoe(
+        w_front=_meta(6016, 7168),
+        bias=_meta(896),
+        experts=experts,
+        w_shared_down=_meta(7168, 768),
+        w_norm=_meta(3584),
+        w_up=_meta(7168, 3584),
+        space=None,
+    )
+    return DenseMlp(weights=dense, hidden=_meta(64, 4224)), moe
+
+
+def _known():
+    return step_variants((_layer(KdaLayer, 0, 6288), _layer(MlaLayer, 1, 3648)), _mlps(), 12)
+
+
 def test_every_kernel_of_a_step_is_compiled_beforehand_at_every_batch():
-    known = step_variants((_layer(KdaLayer, 0, 6288), _layer(MlaLayer, 1, 3648)), 12)
+    known = _known()
     shapes = ((6288, 7168), (3648, 7168), (7168, 1536))
     needed = {
         find_variant(*shape, batch).kernel.name for shape in shapes for batch in range(1, MAX_BATCH + 1)
     }
+    for batch in range(1, MAX_BATCH + 1):
+        needed |= {find_product(front_variants(), 6016, batch).kernel.name}
+        needed |= {find_product(up_variants(), 7168, batch).kernel.name}
+        needed |= {find_shared_variant("down", inner, batch).kernel.name for inner in (768, 4224)}
+        needed |= {find_shared_variant("gate_up", 4224, batch).kernel.name}
     needed |= {query_variant("bf16", 1 if batch <= QUERY_SPLIT_ROWS else 2).name for batch in (1, MAX_BATCH)}
     assert needed <= known.keys()
 
 
-def test_the_kernels_of_a_step_serve_every_contract_of_the_attention_half():
-    known = step_variants((_layer(KdaLayer, 0, 6288), _layer(MlaLayer, 1, 3648)), 12)
-    contracts = {"OC-2", "OC-2, OC-13", "OC-13", "OC-3", "OC-4..6", "OC-8", "OC-9", "OC-9, OC-10", "OC-12"}
-    assert {variant.operator for variant in known.values()} == contracts
+def test_the_kernels_of_a_step_serve_every_contract_of_its_layers():
+    served = {name for variant in _known().values() for name in variant.operator.split(", ")}
+    attention = {"OC-2", "OC-13", "OC-3", "OC-4..6", "OC-8", "OC-9", "OC-10", "OC-12"}
+    assert served == attention | {"OC-1", "OC-14", "OC-15", "OC-16", "OC-17", "OC-18", "OC-19", "OC-20"}
+
+
+def test_the_kernel_that_restores_marlins_order_is_compiled_beforehand_too():
+    assert {"moe restore_gate_up tp8", "moe restore_down tp8"} <= _known().keys()

@@ -6,15 +6,18 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness.app.recorder import Progress
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
-from harness.app.selftest.judging import answer
+from harness.app.selftest.judging import answer, parts_to_ask
+from harness.app.selftest.kept import SIZES, sizes_of
 from harness.app.selftest.run import Selftest
 from harness.app.selftest.workplace import Workplace
+from harness.app.suite_plan import CpuSizes
 from harness.model.selftest import CaseResult, CaseVerdict
 from harness.model.words import ExitCode, Tier
 from harness.options import OutputOptions, SelftestOptions
@@ -34,7 +37,8 @@ OPTIONS = SelftestOptions(
 INTERRUPTED = """
 import subprocess, sys, time
 from harness import cli
-from harness.app.selftest.judging import answer
+from harness.app.selftest.judging import answer, parts_to_ask
+from harness.app.selftest.kept import SIZES, sizes_of
 from harness.app.selftest.run import Selftest
 from harness.app.selftest.workplace import Workplace
 from harness.model.selftest import CaseVerdict
@@ -67,6 +71,56 @@ def test_a_case_that_breaks_with_any_error_is_a_row_and_the_others_go_on(
     run.run_all(load_catalogue(ROOT / CATALOGUE, TWO))
     broken = {r.id: r.reason for r in run.results if r.verdict is CaseVerdict.ERROR}
     assert len(run.results) == 4 and broken == {TWO[0]: f"{type(error).__name__}: {error}"}
+
+
+def sizes(name: str, *, twin: bool) -> CpuSizes:
+    return sizes_of([case for case in load_catalogue(ROOT / CATALOGUE, [name]) if case.is_twin is twin])
+
+
+@pytest.mark.parametrize("name", ["expert-swapped", "seed-ignored", "grammar-one-step-late"])
+def test_a_fault_is_asked_what_its_expected_checks_rest_on_and_little_else(name: str) -> None:
+    asked, fault = sizes(name, twin=False), load_catalogue(ROOT / CATALOGUE, [name])[0].fault
+    found = [asked.num_sampling_prompts, asked.num_structured_prompts, asked.num_feature_prompts]
+    assert [count > 0 for count in found] == [
+        "SCO001" in fault.expected,
+        "SCO002" in fault.expected,
+        fault.features,
+    ]
+
+
+def test_a_twin_is_asked_all_that_it_might_be_rejected_for() -> None:
+    assert sizes("expert-swapped", twin=True) == replace(SIZES, num_feature_prompts=0)
+
+
+def names_asked_again(*verdicts: CaseVerdict) -> list[list[str]]:
+    cases = [case for case in load_catalogue(ROOT / CATALOGUE) if case.is_twin][: len(verdicts)]
+    results = [answer(case, verdict) for case, verdict in zip(cases, verdicts, strict=True)]
+    return [[str(cases.index(case)) for case in part] for part in parts_to_ask(cases, results)]
+
+
+def test_of_twins_that_nothing_was_said_against_only_the_undecided_are_asked_again_alone() -> None:
+    clean, undecided = CaseVerdict.CLEAN, CaseVerdict.UNDECIDED
+    assert names_asked_again(clean, undecided, clean, undecided) == [["1"], ["3"]]
+
+
+@pytest.mark.parametrize("verdict", [CaseVerdict.FALSE_ALARM, CaseVerdict.ERROR])
+def test_where_something_was_said_against_twins_together_each_half_is_asked_again(
+    verdict: CaseVerdict,
+) -> None:
+    assert names_asked_again(verdict, verdict, verdict) == [["0"], ["1", "2"]]
+
+
+@pytest.mark.parametrize("verdict", [CaseVerdict.FALSE_ALARM, CaseVerdict.ERROR, CaseVerdict.UNDECIDED])
+def test_a_case_alone_is_not_asked_again(verdict: CaseVerdict) -> None:
+    assert names_asked_again(verdict) == []
+
+
+def test_a_case_that_ends_its_process_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Selftest, "_judge_group", lambda *_: os._exit(9))
+    monkeypatch.setattr(Workplace, "copy_tree", lambda _: None)
+    run = Selftest(Workplace(root=ROOT, folder=tmp_path), OPTIONS, Progress(quiet=True))
+    run.run_all(load_catalogue(ROOT / CATALOGUE, TWO))
+    assert [r.verdict for r in run.results] == [CaseVerdict.ERROR] * 4
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,18 @@ import ctypes
 import gc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from harness.engine.probe.cuda_graphs import hook_graphs, nodes_of
+from harness.engine import marker
+from harness.engine.ledger_file import LedgerFile
+from harness.engine.probe.cuda_graphs import hook_graphs, nodes_of, tells_marker_at_replay
 from harness.engine.probe.graph_watch import GraphNode, GraphWatch
+from harness.engine.step_recorder import StepRecorder
+from harness.engine.trace_settings import DecisionTarget
 
 OK, END, REFUSED = "success", "invalid value", "not permitted"
 
@@ -136,6 +141,9 @@ class MadeGraph:
         self.keep_graph = keep_graph
         self.calls: list[str] = []
 
+    def capture_begin(self, pool: int = 0) -> None:
+        self.calls.append(f"begun in pool {pool}")
+
     def capture_end(self) -> None:
         self.calls.append("ended")
 
@@ -146,20 +154,56 @@ class MadeGraph:
         self.calls.append("replayed")
 
 
-def test_a_hooked_graph_is_kept_watched_and_let_go_of() -> None:
-    class Quiet:
-        def events(self) -> list[Any]:
-            return []
+class Quiet:
+    """An allocator that does nothing."""
 
-    watch = GraphWatch(Quiet(), lambda graph: [GraphNode(name="k", words=())] if graph.keep_graph else [])
-    hook_graphs(MadeGraph, watch, lambda: 4)
-    graph = MadeGraph()
-    graph.capture_end()
-    graph.replay()
-    assert graph.calls == ["ended", "instantiated", "replayed"]
+    def events(self) -> list[Any]:
+        return []
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> StepRecorder:
+    return StepRecorder(LedgerFile(tmp_path, "nonce"))
+
+
+def made_watch() -> GraphWatch:
+    return GraphWatch(Quiet(), lambda graph: [GraphNode(name="k", words=())] if graph.keep_graph else [])
+
+
+def test_a_hooked_graph_is_kept_watched_and_let_go_of(steps: StepRecorder) -> None:
+    watch = made_watch()
+    with hook_graphs(MadeGraph, watch, steps, lambda: 4):
+        graph = MadeGraph()
+        graph.capture_begin(pool=3)
+        graph.capture_end()
+        graph.replay()
+    assert graph.calls == ["begun in pool 3", "ended", "instantiated", "replayed"]
     assert [(g.name, g.num_kernels, g.num_replays) for g in watch.pointers.graphs] == [
         ("graph 0 (4 tokens)", 1, 1)
     ]
     del graph
     gc.collect()
     assert watch.num_graphs == 0
+
+
+def test_a_class_of_graphs_is_as_it_was_once_it_is_no_longer_hooked(steps: StepRecorder) -> None:
+    before = dict(vars(MadeGraph))
+    with pytest.raises(KeyError), hook_graphs(MadeGraph, made_watch(), steps, lambda: 4):
+        MadeGraph().replay()
+    assert dict(vars(MadeGraph)) == before
+
+
+@pytest.mark.parametrize("when", ["before", "inside", "after"])
+def test_only_what_is_called_inside_a_capture_counts_at_its_replays(steps: StepRecorder, when: str) -> None:
+    run = steps.count_wrapper(lambda: None, marker.CODE_TARGET)
+    point = DecisionTarget(target=marker.DECISION_TARGET, value="", specialized="marker")
+    decide = steps.decision_wrapper(point)(lambda: "marker", "")
+    with hook_graphs(MadeGraph, made_watch(), steps, lambda: 4):
+        graph = MadeGraph()
+        for moment, act in (("inside", graph.capture_begin), ("after", graph.capture_end), ("", None)):
+            if moment == {"before": "inside", "inside": "after", "after": ""}[when]:
+                run()
+                decide()
+            if act is not None:
+                act()
+        assert tells_marker_at_replay(steps, id(graph)) is (when == "inside")

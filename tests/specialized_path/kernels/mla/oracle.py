@@ -14,6 +14,7 @@ from specialized_path.reference import (
     split_kv_b,
     visible_lens,
 )
+from tests.specialized_path.kernels.tolerance import ACCUMULATION
 
 F64 = torch.float64
 TWO_PARTS = 4.0
@@ -23,23 +24,36 @@ TWO_PARTS = 4.0
 def expected_query(inputs: QueryInputs) -> tuple[Tensor, Tensor, Tensor]:
     """Query rows [B, H, 576] in float64 with the contract's inner roundings, and what float32 sums may change.
 
-    That is the magnitudes of the terms, and how far an absorbed element moves when elements of the query next to a
-    tie round the other way, each by 2^-7 of itself. A rope element is such an element, and 3 ulp are more than that.
+    That is the magnitudes of the terms of the last sum, and how far an element moves when inner roundings next to a tie
+    fall the other way: those of the normed latent, which shift what a near-zero element of the query is by many of its
+    ulp, and those of the query, which shift the absorbed elements.
     """
-    q_c = round_to(rms_norm(inputs.projected[:, :Q_RANK], inputs.q_a_norm, acc_dtype=F64), torch.bfloat16)
     heads, head = inputs.w_kv_b.shape[0] // (2 * NOPE), NOPE + ROPE
     w_uk, _ = split_kv_b(inputs.w_kv_b.double(), num_heads=heads, qk_nope_head_dim=NOPE)
-    q = linear(q_c, inputs.w_q_b, acc_dtype=F64).unflatten(-1, (heads, head)).double()
-    wide = (q_c.double().abs() @ inputs.w_q_b.double().abs().T).unflatten(-1, (heads, head))
-    nope, rope = q.split([NOPE, ROPE], dim=-1)
-    absorbed = torch.einsum("bhn,hnc->bhc", nope, w_uk)
-    terms = torch.einsum("bhn,hnc->bhc", wide[..., :NOPE], w_uk.abs())
-    flips = torch.einsum("bhn,hnc->bhc", nope.square(), w_uk.square()).sqrt() * 2.0**-7
+    normed = rms_norm(inputs.projected[:, :Q_RANK], inputs.q_a_norm, acc_dtype=F64)
+    q_c = round_to(normed, torch.bfloat16)
+    magnitudes = inputs.w_q_b.double().abs().T
+    strayed = _strayed(normed, ACCUMULATION * normed.abs()) @ magnitudes
+    error = (strayed + ACCUMULATION * (q_c.double().abs() @ magnitudes)).unflatten(-1, (heads, head))
+    exact = linear(q_c, inputs.w_q_b, acc_dtype=F64, out_dtype=F64).unflatten(-1, (heads, head))
+    nope, rope = round_to(exact, torch.bfloat16).double().split([NOPE, ROPE], dim=-1)
+    nope_strayed, rope_strayed = _strayed(exact, error).split([NOPE, ROPE], dim=-1)
+    absorbed, terms, flips = (
+        torch.einsum("bhn,hnc->bhc", q, w)
+        for q, w in ((nope, w_uk), (nope.abs(), w_uk.abs()), (nope_strayed, w_uk.abs()))
+    )
     return (
         torch.cat([absorbed, rope], dim=-1),
-        torch.cat([terms, wide[..., NOPE:]], dim=-1),
-        torch.cat([flips, torch.zeros_like(rope)], dim=-1),
+        torch.cat([terms, torch.zeros_like(rope)], dim=-1),
+        torch.cat([flips, rope_strayed], dim=-1),
     )
+
+
+def _strayed(exact: Tensor, error: Tensor) -> Tensor:
+    """How far the BF16 number of a value that is off by at most `error` lies from that of `exact`."""
+    here = round_to(exact, torch.bfloat16).double()
+    ends = (round_to(exact + off, torch.bfloat16).double() for off in (error, -error))
+    return torch.maximum(*((end - here).abs() for end in ends))
 
 
 def expected_cache(inputs: QueryInputs) -> Tensor:

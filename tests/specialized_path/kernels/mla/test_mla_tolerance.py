@@ -8,9 +8,11 @@ from specialized_path.kernels.mla.cases import (
     ATTENTION_CASES,
     KV_RANK,
     NOPE,
+    Q_RANK,
     QUERY_CASES,
     ROW,
     AttentionInputs,
+    QueryInputs,
     attention_inputs,
     query_inputs,
 )
@@ -79,15 +81,37 @@ def test_merged_latents_may_not_be_a_hundredth_too_large(name: str) -> None:
     assert_refused_where_larger(expected, term_magnitudes=terms)
 
 
+def emulated_query(inputs: QueryInputs, q_c: Tensor) -> Tensor:
+    """The query rows of a normed latent, in float32."""
+    w_uk, _ = split_kv_b(inputs.w_kv_b, num_heads=12, qk_nope_head_dim=NOPE)
+    return torch.cat(absorbed_query(q_c, inputs.w_q_b, w_uk), dim=-1)
+
+
 @pytest.mark.parametrize("name", ["8 rows", "33 rows", "saturation", "tiny rows"])
 def test_query_rows_may_not_be_a_hundredth_too_large(name: str) -> None:
     inputs = query_inputs(QUERIES[name], torch.bfloat16, "cpu")
     expected, terms, flips = expected_query(inputs)
-    w_uk, _ = split_kv_b(inputs.w_kv_b, num_heads=12, qk_nope_head_dim=NOPE)
-    q_c = rms_norm(inputs.projected[:, :1536], inputs.q_a_norm).bfloat16()
-    query = torch.cat(absorbed_query(q_c, inputs.w_q_b, w_uk), dim=-1)
+    q_c = rms_norm(inputs.projected[:, :Q_RANK], inputs.q_a_norm).bfloat16()
+    query = emulated_query(inputs, q_c)
     assert_close(query, expected, T2, term_magnitudes=terms, inner_flips=flips)
     assert_refused_where_larger(expected, term_magnitudes=terms, inner_flips=flips)
+
+
+def test_query_rows_may_have_a_latent_rounded_the_other_way_next_to_a_tie() -> None:
+    inputs = query_inputs(QUERIES["33 rows"], torch.bfloat16, "cpu")
+    expected, terms, flips = expected_query(inputs)
+    normed = rms_norm(inputs.projected[:, :Q_RANK], inputs.q_a_norm, acc_dtype=torch.float64)
+    query = emulated_query(inputs, (normed * (1 + 2.0**-22)).bfloat16())
+    assert_close(query, expected, T2, term_magnitudes=terms, inner_flips=flips)
+
+
+def test_query_rows_may_not_have_their_latent_cut_off_instead_of_rounded() -> None:
+    inputs = query_inputs(QUERIES["8 rows"], torch.bfloat16, "cpu")
+    expected, terms, flips = expected_query(inputs)
+    normed = rms_norm(inputs.projected[:, :Q_RANK], inputs.q_a_norm)
+    cut = (normed.view(torch.int32) & -(2**16)).view(torch.float32).bfloat16()
+    with pytest.raises(AssertionError, match="ulp"):
+        assert_close(emulated_query(inputs, cut), expected, T2, term_magnitudes=terms, inner_flips=flips)
 
 
 def test_the_saturating_case_has_codes_at_and_below_the_limit_in_every_part_of_its_rows() -> None:

@@ -124,13 +124,17 @@ def test_every_run_and_every_replay_has_the_same_bits(shape: ExpertShape, num_to
 
 
 @pytest.mark.parametrize("shape", ALL_SHAPES)
-def test_crowded_experts_have_the_same_bits_in_two_hundred_runs(shape: ExpertShape) -> None:
+def test_crowded_experts_have_the_same_bits_in_four_thousand_runs(shape: ExpertShape) -> None:
+    # A copy that overtook a read was seen in two runs of a thousand, where passes of one expert follow each other.
     _, weights = experts_of(shape)
     step = step_of(shape, next(case for case in CASES if case.name == "64 tokens, the same experts"))
     arguments = (step.latent, step.topk_ids, step.topk_weights, weights)
-    first = routed_experts(*arguments)
-    outs = torch.stack([routed_experts(*arguments, out=nan(*first.shape)) for _ in range(200)])
-    assert_same_bits(outs, first.expand_as(outs).contiguous())
+    first, out = routed_experts(*arguments), nan(64, shape.latent)
+    different = torch.zeros(4000, dtype=torch.int32, device="cuda")
+    for run in range(len(different)):
+        routed_experts(*arguments, out=out)
+        different[run] = (out.view(torch.int16) != first.view(torch.int16)).sum()
+    assert different.nonzero().flatten().tolist() == []
 
 
 @pytest.mark.parametrize("num_tokens", BATCHES[1:])

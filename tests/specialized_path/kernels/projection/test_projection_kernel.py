@@ -6,13 +6,17 @@ from torch import Tensor
 
 from specialized_path.kernels.projection.cases import CASES, ProjectionCase, random_inputs
 from specialized_path.kernels.projection.launch import project
+from specialized_path.kernels.projection.tactics import Tactic
 from specialized_path.kernels.projection.variants import (
     BATCHES,
     SHAPES,
+    TABLE,
     ProjectionVariant,
     WeightShape,
+    parse_table,
     projection_variants,
 )
+from specialized_path.kernels.tuning import ProjectionTask
 from specialized_path.reference import linear
 from tests.specialized_path.kernels.replay import captured
 from tests.specialized_path.kernels.tolerance import T1, assert_close, assert_same_bits
@@ -109,3 +113,18 @@ def test_a_chain_of_dependent_projections_reads_what_the_one_before_wrote() -> N
         if use_pdl:
             first = y
     assert_same_bits(first, y)
+
+
+class TwoCuts(ProjectionTask):
+    """The cut in use at batch 16, and that of batch 8, which has columns for the first eight rows only."""
+
+    def choices(self) -> dict[str, Tactic]:
+        cuts = parse_table(TABLE.read_text(encoding="utf-8"))[self.shape.name]
+        return {"in use": cuts[16], "too few columns": cuts[8]}
+
+
+def test_tuning_takes_the_cut_in_use_and_refuses_one_that_leaves_rows_out() -> None:
+    choices = TwoCuts(shape=SMALLEST, batch=16).prepare()
+    assert choices["in use"]()
+    with pytest.raises(ValueError, match="outputs are wrong"):
+        choices["too few columns"]()

@@ -1,0 +1,51 @@
+"""The exchanges of Kimi K3's decode path among 2, 4 or 8 GPUs of one host, in one run of less than ten minutes."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from examples.peers.plan import GPUS, render_plan
+from examples.peers.record import RunRecord, render_summary
+from examples.peers.run import run
+from harness.model.words import Outcome
+
+_EXIT = {Outcome.PASS: 0, Outcome.FAIL: 1}
+
+
+def main() -> int:
+    """0 when every part passed, 1 when one failed, 3 otherwise."""
+    parser = argparse.ArgumentParser(prog="python -m examples.peers", description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--ranks", type=int, choices=GPUS, help="GPUs, one process each")
+    what.add_argument("--check", type=Path, metavar="RECORD", help="decides a record's answers again")
+    parser.add_argument("--plan", action="store_true", help="says what would run, and runs nothing")
+    parser.add_argument("--out", type=Path, default=Path("peers.json"), help="the record")
+    parser.add_argument("--iterations", type=int, default=100_000, help="exchanges of each long case")
+    parser.add_argument("--limit", type=float, default=540.0, help="seconds for everything")
+    parser.add_argument(
+        "--logs", type=Path, help="folder of what the processes print; none is kept without it"
+    )
+    options = parser.parse_args()
+    if options.check:
+        record = RunRecord.model_validate_json(options.check.read_bytes())
+    elif options.plan:
+        print(render_plan(options.ranks, options.iterations))
+        return 0
+    else:
+        with tempfile.TemporaryDirectory() as scratch:
+            record = run(
+                options.ranks,
+                num_iterations=options.iterations,
+                limit_s=options.limit,
+                folder=options.logs or Path(scratch),
+                out=options.out,
+            )
+    print(render_summary(record))
+    return _EXIT.get(record.outcome, 3)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
