@@ -29,6 +29,11 @@ _EXTENSIONS = (
     tarfile.GNUTYPE_LONGLINK,
 )
 _MAX_HEADER_BYTES = 1 << 16
+_DAMAGED = (
+    *(tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile),
+    # What tarfile lets through: a header behind a header costs it a frame, and it reads numbers of any length.
+    *(RecursionError, ValueError, ArithmeticError, LookupError),
+)
 
 
 def pack(folder: Path, archive: Path) -> None:
@@ -82,7 +87,7 @@ def unpack(archive: Path, folder: Path) -> None:
                 _unpack_members(tar, folder)
             # Read block by block, so that nothing behind the end is in a buffer.
             _refuse_rest(counted)
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except _DAMAGED as error:
         message = f"{archive.name} is damaged or not a gzipped tar: {error}."
         raise BundleError("bundle-bad-archive", "", message) from error
     except OSError as error:

@@ -21,6 +21,7 @@ from bundles.layout import (
     FileDigest,
     parse_evidence_path,
 )
+from bundles.readings import check_readings
 from bundles.stored_form import StoredForm, begin_forms, read_form, refuse_unknown_version
 from harness.model.change import Change
 from harness.model.evidence import EVIDENCE_ADAPTER, AnyEvidence
@@ -180,7 +181,7 @@ def parse_single_files(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def check_consistency(bundle: Bundle) -> None:
-    """Findings rest on evidence of the bundle, and summaries count the findings that are there.
+    """Evidence is of the bundle's change, findings rest on it, and summaries count the findings that are there.
 
     Raises:
         BundleError: with the first contradiction.
@@ -190,6 +191,7 @@ def check_consistency(bundle: Bundle) -> None:
     known = {record.id for record in bundle.records}
     if len(known) != len(bundle.evidence):
         raise _contradiction(EVIDENCE_FOLDER, "one record is there twice")
+    check_readings(bundle.records, bundle.change)
     counts = Counter(finding.check for finding in bundle.judgement.findings)
     for summary in bundle.judgement.checks:
         if summary.num_findings != counts.pop(summary.check, 0):

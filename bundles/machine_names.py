@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import socket
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,18 +21,20 @@ ROLES = frozenset(_ROLE_NAMES.split())
 """Names of accounts and hosts that name nobody, and the words that scrubbing writes itself."""
 MIN_SECRET_CHARACTERS = 8
 _SECRET_NAME = re.compile(
-    r"token|secret|passw|passphrase|credential|api_?key|access_?key|private", re.IGNORECASE
+    r"token|secret|passw|passphrase|credential|api_?key|access_?key|private|(?:^|_)(?:keys?|pass|pat)(?:_|$)",
+    re.IGNORECASE,
 )
-_USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
+_USER_VARIABLES = ("USER", "LOGNAME", "USERNAME", "SUDO_USER", "GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME")
 
 
-def this_machine(public: str = "") -> Scrubber:
+def this_machine(public: str = "", verbatim: str = "") -> Scrubber:
     """A scrubber for evidence that is made here.
 
     Args:
         public: What the repository publishes itself: its manifest, policy and paths.
+        verbatim: A text that stays as it is where it stands by itself: the head's message.
     """
-    return Scrubber(names=collect_machine_names(os.environ), public=public)
+    return Scrubber(names=collect_machine_names(os.environ), public=public, verbatim=verbatim)
 
 
 def collect_machine_names(environment: Mapping[str, str]) -> MachineNames:
@@ -70,6 +73,7 @@ def _users(environment: Mapping[str, str]) -> Iterator[str]:
     if account is not None:
         yield account[0]
         yield account[1]
+    yield _git_author()
     yield from (Path(home).name for home in _homes(environment) if home != "/root")
 
 
@@ -78,6 +82,17 @@ def _homes(environment: Mapping[str, str]) -> Iterator[str]:
     account = _account()
     if account is not None:
         yield account[2].rstrip("/")
+
+
+def _git_author() -> str:
+    """The name that git writes into this user's commits; empty where none is set."""
+    try:
+        found = subprocess.run(
+            ("git", "config", "--global", "--get", "user.name"), capture_output=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return found.stdout.decode("utf-8", "replace").strip()
 
 
 def _account() -> tuple[str, str, str] | None:

@@ -2,7 +2,7 @@
 
 Every tier comes whole from one bundle: parts of two runs are never mixed within a tier, since the checks of a tier join
 its records with each other. Where several bundles have a tier, they are replicates, and each is a choice. Static
-evidence is a function of the commits: of bundles that say the same there, or less, one stands for all.
+evidence is a function of the commits: a bundle that says all that another says there stands for both.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from bundles.contents import Bundle
 from bundles.error import BundleError
+from bundles.readings import content_of
 from harness.model.evidence import AnyEvidence, EnvironmentEvidence, GapEvidence, SourceEvidence
-from harness.model.record import digest_of
 from harness.model.words import Tier
 
 MAX_CHOICES = 64
@@ -55,7 +55,11 @@ def list_choices(bundles: Sequence[Bundle]) -> tuple[Choice, ...]:
 
 
 def _static_suppliers(bundles: Sequence[Bundle]) -> list[int]:
-    """The bundles whose static evidence says something that no other's says; of equal ones the first."""
+    """The bundles whose static evidence says something that no other's says; of equal ones the first.
+
+    One that holds all of another's records speaks further only of what the other has no record of: no bundle that
+    can be read tells one thing twice (`bundles.readings`).
+    """
     said = [_static_content(bundle) for bundle in bundles]
     return [
         index
@@ -67,7 +71,7 @@ def _static_suppliers(bundles: Sequence[Bundle]) -> list[int]:
 def _static_content(bundle: Bundle) -> frozenset[str]:
     """Digests of what was found, whenever and wherever; what was not looked at says nothing."""
     return frozenset(
-        digest_of(record.model_dump(mode="json", exclude={"recorded_at", "hardware"}))
+        content_of(record)
         for record in bundle.records
         if record.tier is Tier.STATIC and not isinstance(record, _ABOUT_THE_RUN)
     )

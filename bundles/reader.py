@@ -98,7 +98,7 @@ def load_folder(folder: Path) -> Folder:
     files = list_files(folder)
     if SHA256SUMS not in files and MANIFEST_JSON not in files:
         kept = len(_finished_evidence(files))
-        message = f"{folder} is not sealed: the run did not finish. {kept} evidence records, no judgement."
+        message = f"It is not sealed: the run did not finish. {kept} evidence records, no judgement."
         advice = (
             "Run `fasttrack validate` again; the evidence that is there can be read, but decides nothing."
         )

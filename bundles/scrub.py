@@ -34,14 +34,28 @@ _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _KEY_BLOCK = r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.|\n)*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
 _TOKEN = (
     r"hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|npm_[A-Za-z0-9]{20,}"
-    r"|sk-[A-Za-z0-9_-]{16,}|xox[abeprs]-[A-Za-z0-9-]{10,}|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30,}|ya29\.[\w-]{16,}"
-    r"|pypi-[\w-]{16,}|dckr_pat_[\w-]{16,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+"
+    r"|sk-(?:ant-[a-z]+[0-9]+|proj|svcacct|admin|or-v1)-(?=[\w-]*[0-9])[\w-]{32,}"
+    r"|sk-(?=[A-Za-z]{0,60}[0-9])[A-Za-z0-9]{16,}"
+    r"|xox[abeprs]-[A-Za-z0-9-]{10,}|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30,}|ya29\.[\w-]{16,}"
+    r"|pypi-AgE[\w-]{16,}|dckr_pat_[\w-]{16,}|nvapi-[\w-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"
+    r"|hooks\.slack\.com/services/[\w/]{12,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+"
 )
+_VALUE = r"[^\s\"',;<>{}()\[\]]{6,}"
 _ASSIGNED = (
-    r"(?i:(?:password|passwd|secret(?:_?key)?|api[_-]?key|access[_-]?key|(?:auth|access|refresh|bearer)[_-]?token)"
-    r"[\"']?\s*[:=]\s*[\"']?)(?P<assigned>[^\s\"',;<>{}()\[\]]{6,})"
+    r"(?i:(?:pass(?:word|wd|phrase)|secret(?:_?key)?|api[_-]?key|access[_-]?key|(?:auth|access|refresh|bearer)[_-]?token)"
+    rf"[\"']?\s*[:=]\s*[\"']?)(?P<assigned>{_VALUE})"
+    rf"|(?<=[A-Z0-9]_)(?:TOKEN|KEY|SECRET|PASS|PAT)=[\"']?(?P<variable>{_VALUE})"
+    rf"|(?<![\w-])(?i:pwd)=(?![/~])(?P<pwd>{_VALUE})"
+    r"|(?<![\w-])(?i:token)[\"']?\s*[:=]\s*[\"']?(?P<token>(?=[\w-]{0,64}[0-9])(?=[\w-]{0,64}[A-Za-z])[\w-]{12,})"
+    rf"|--(?:[a-z]{{1,16}}-){{0,3}}(?:api-key|token|password|passphrase|secret)[ =]+[\"']?(?P<option>(?!-){_VALUE})"
 )
-_BEARER = r"(?i:authorization[\"']?\s*[:=]\s*[\"']?)?\b(?:Bearer|Basic) (?P<bearer>[A-Za-z0-9+/_.=~-]{12,})"
+"""A value behind a name that says what it is. Of models' tokens this says nothing: they are short, or not assigned."""
+_BEARER = (
+    r"(?i:authorization[\"']?\s*[:=]\s*[\"']?)?\b(?:Bearer|Basic) (?P<bearer>[A-Za-z0-9+/_.=~-]{12,})"
+    r"|(?i:authorization[\"']?\s*[:=]\s*[\"']?token )(?P<scheme>[^\s\"']{6,})"
+)
+_PERSON = r"[^\s/\\\"'<>:,;)\]]+(?:(?: [A-Z][\w.-]{0,31}){1,2}(?=[/\\]))?"
+"""The name of a home folder; of words with spaces between them the next ones begin large and a separator follows."""
 _LOGIN_IN_URL = r"(?<=://)(?P<login>[^\s/@:]*:[^\s/@]+)(?=@)"
 _PATTERNS: tuple[tuple[str, str], ...] = (
     ("secret", _KEY_BLOCK),
@@ -50,13 +64,20 @@ _PATTERNS: tuple[tuple[str, str], ...] = (
     ("secret", _ASSIGNED),
     ("secret", _BEARER),
     ("email", r"(?<![\w.+-])(?!git@)[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}" + _AFTER),
-    ("home", r"(?<![\w.-])(?:/[\w.-]+){0,3}?/(?:home|Users)/[^\s/\\\"'<>:,;)\]]+"),
-    ("home", r"(?i:(?<![A-Za-z0-9])[a-z]:(?:\\{1,2}|/)Users(?:\\{1,2}|/)[^\s/\\\"'<>:,;)\]]+)"),
+    ("home", rf"(?<![\w.-])(?:/[\w.-]+){{0,3}}?/(?:home|[Uu]sers|scratch)/{_PERSON}"),
+    ("home", rf"(?i:(?<![A-Za-z0-9])[a-z]:(?:\\{{1,2}}|/)Users(?:\\{{1,2}}|/)){_PERSON}"),
+    ("home", r"(?i:%2F(?:home|Users)%2F)[^\s/%&\"'<>]+"),
     ("mac", r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])"),
+    ("mac", r"(?<![\w-])(?=[0-9-]{0,16}[A-Fa-f])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])"),
     ("ip", rf"(?<![\w.])(?<!==)(?:{_OCTET}\.){{3}}{_OCTET}(?![\w.]?[0-9])"),
     ("ip", rf"{_BEFORE}ip(?:-{_OCTET}){{4}}{_AFTER}"),
     ("ip", r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{3,40}+(?![\w:])"),
-    ("gpu", r"\b(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"),
+    ("gpu", r"\b(?:GPU|MIG)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"),
+    ("serial", r"(?i:\bserial(?: number)?\s*[:=]\s*)(?P<serial>(?=[A-Za-z]{0,32}[0-9])[A-Za-z0-9]{8,})"),
+    (
+        "user>@<host",
+        r"(?<![\w.+-])[a-z_][\w.-]{0,31}@[a-z][a-z0-9]{0,31}(?:-[a-z0-9]{1,32})*-[a-z]{0,8}[0-9]{1,6}(?![\w.-])",
+    ),
 )
 _FORMS = frozenset({"<email>", "<ip>", "<mac>", "<gpu>"})
 """Of what gives itself away by its form, all that may be published: not secrets, and not where somebody lives."""
@@ -85,9 +106,15 @@ class Scrubber:
     public: str = ""
     """Text that is published anyway, as the repository's own: a name that stands in it as a word, or an address that
     stands in it at all, is no secret."""
+    verbatim: str = ""
+    """A whole text that stays as it is; a part of it in another text does not."""
+    left: frozenset[str] = frozenset()
+    """What is written for forms that stay, wherever they stand."""
 
     def text(self, text: str) -> str:
         """The text with everything replaced, each by a word in angle brackets."""
+        if text == self.verbatim:
+            return text
         for _ in range(_MAX_PASSES):
             before, text = text, self._pass(text)
             if text == before:
@@ -144,7 +171,7 @@ class Scrubber:
 
     def _written(self, written: str, found: re.Match[str]) -> str:
         whole = found[0]
-        if written in _FORMS and whole in self.public:
+        if written in self.left or (written in _FORMS and whole in self.public):
             return whole
         if written == "<ip>":
             # A colon may end the clause and not the address.

@@ -43,6 +43,7 @@ from harness.options import (
     SelftestOptions,
     ValidateOptions,
 )
+from harness.workflow_log import break_commands, in_github_job
 
 _EPILOG = "Exit codes: 0 admit, 1 reject, 2 usage or configuration, 3 undecided, 4 the harness failed, 130 interrupted."
 
@@ -201,14 +202,16 @@ def _run(arguments: list[str]) -> int:
     result = cli.main(args=arguments, prog_name="fasttrack", standalone_mode=False)
     if not isinstance(result, CommandResult):
         return int(result or 0)
-    _print(result.text)
+    _print(result.text, _asked(arguments, "--format", "FASTTRACK_FORMAT"))
     return result.exit_code
 
 
-def _print(text: str) -> None:
+def _print(text: str, form: str | None) -> None:
     """Writes to stdout; a reader that went away does not change how the command ended."""
     if not text or sys.stdout is None:
         return
+    if in_github_job():
+        text = break_commands(text, form)
     try:
         encoding = sys.stdout.encoding or "ascii"
         text = text.encode(encoding, "backslashreplace").decode(encoding)
@@ -226,7 +229,7 @@ def _fail(arguments: Sequence[str], slug: str, message: str, advice: str, code: 
         import json
 
         error = {"slug": slug, "message": message, "advice": advice}
-        _print(json.dumps({"schema_version": 1, "verdict": None, "error": error}, indent=2))
+        _print(json.dumps({"schema_version": 1, "verdict": None, "error": error}, indent=2), "json")
     return code
 
 
@@ -271,7 +274,8 @@ def _asked(arguments: Sequence[str], option: str, variable: str) -> str | None:
 
 def _printable(text: str) -> str:
     """Text for a terminal: what could move the cursor or hide text is shown as an escape."""
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    shown = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+    return break_commands(shown) if in_github_job() else shown
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:

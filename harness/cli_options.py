@@ -31,7 +31,7 @@ def combined(*decorators: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def option(name: str, help_text: str, **settings: Any) -> Callable[[Any], Any]:
     """A click option that `FASTTRACK_<NAME>` gives as well."""
-    variable = f"FASTTRACK_{name.lstrip('-').upper()}"
+    variable = f"FASTTRACK_{name.lstrip('-').replace('-', '_').upper()}"
     return click.option(name, help=f"{help_text}  [env: {variable}]", envvar=variable, **settings)
 
 

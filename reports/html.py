@@ -24,7 +24,7 @@ from reports.shown import Count, Length, Shown, Tally
 from reports.view import ReportView
 
 MAX_BYTES = 1_500_000
-"""Above it excerpts shrink, never the tables."""
+"""Above it excerpts shrink, then findings that let a check through are told in brief; tables, open findings never."""
 NUM_CLAIMS_AT_TOP = 4
 NUM_ASKS_AT_TOP = 3
 NUM_LIMITS_AT_TOP = 5
@@ -32,6 +32,8 @@ NUM_NUMBERS_OPEN = 8
 """Numbers of a finding that are shown before the rest is folded."""
 NUM_WHOLE_FINDINGS = 25
 """Of one check; the further ones are listed in brief, folded, with what they say alone."""
+_FEWER_PASSING = (NUM_WHOLE_FINDINGS, 3, 0)
+"""How many of a check's passing findings are whole, tried in turn on a page that is too large."""
 NUM_ROWS_OPEN = 12
 """Rows of a drill-down's table that are shown before the rest is folded."""
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -98,13 +100,17 @@ _ENVIRONMENT = _environment()
 
 
 def render_html(view: ReportView) -> str:
-    """The page. The same view gives the same bytes; one that would be too large shows less of each record's file."""
-    html = _render(view)
-    if len(html.encode("utf-8")) <= MAX_BYTES:
-        return html
-    return _render(replace(view, evidence=shrink_excerpts(view.evidence)))
+    """The page. The same view gives the same bytes; one that would be too large shows less, as `MAX_BYTES` says."""
+    html = _render(view, NUM_WHOLE_FINDINGS)
+    for num_whole_passing in _FEWER_PASSING:
+        if len(html.encode("utf-8")) <= MAX_BYTES:
+            break
+        html = _render(replace(view, evidence=shrink_excerpts(view.evidence)), num_whole_passing)
+    return html
 
 
-def _render(view: ReportView) -> str:
+def _render(view: ReportView, num_whole_passing: int) -> str:
     entries = {entry.id: entry for entry in view.evidence}
-    return _ENVIRONMENT.get_template("report.html.j2").render(view=view, entries=entries)
+    return _ENVIRONMENT.get_template("report.html.j2").render(
+        view=view, entries=entries, num_whole_passing=num_whole_passing
+    )

@@ -62,14 +62,14 @@ def view_asks(cards: Iterable[CheckCard]) -> tuple[Ask, ...]:
 
 
 def view_limits(bundle: Bundle, cards: tuple[CheckCard, ...], *, is_ruled: bool) -> tuple[Limit, ...]:
-    """Tiers, machines, files and checks that the evidence does not reach; who made it, where no gate has said so."""
+    """Files, tiers, machines and checks that the evidence does not reach; who made it, where no gate has said so."""
     return (
+        *_files_not_judged(bundle),
         *_tiers_not_run(bundle, cards),
         *_full_model(cards),
         *_hardware(bundle),
         *_not_judged(cards),
         *_other_gaps(bundle),
-        *_files_not_judged(bundle),
         *_advisory_open(cards),
         *([] if is_ruled else [_nobodys_word(bundle)]),
     )
@@ -127,7 +127,7 @@ def _hardware(bundle: Bundle) -> list[Limit]:
         text = file.record.hardware
         seen.setdefault(text, Shown(text=visible(text), ref=pointer(file.path, "hardware")))
     seen.pop("", None)
-    platforms: list[Piece] = _join(
+    platforms: list[Piece] = join_pieces(
         [
             Shown(text=visible(p), ref=pointer(SUBJECT_MANIFEST, "scope", "platforms", i))
             for i, p in enumerate(bundle.manifest.scope.platforms)
@@ -145,7 +145,7 @@ def _hardware(bundle: Bundle) -> list[Limit]:
         ]
     return [
         Limit(
-            title=("Hardware other than ", *_join(list(seen.values()))),
+            title=("Hardware other than ", *join_pieces(list(seen.values()))),
             reason=(*declared, no_gpu + "What was measured holds for the named machine only."),
         )
     ]
@@ -230,7 +230,7 @@ def _limited_to(bundle: Bundle) -> Sentence:
             Length(value=len(globs), ref=pointer(CHANGE, "limited_to")),
             " globs.",
         )
-    return ("judged were only files that match ", *_join(globs, " or "), ".")
+    return ("judged were only files that match ", *join_pieces(globs, " or "), ".")
 
 
 def _advisory_open(cards: tuple[CheckCard, ...]) -> list[Limit]:
@@ -250,13 +250,14 @@ def _names(cards: list[CheckCard]) -> list[Piece]:
     """The ids of the first checks, and how many more there are."""
     rest = cards[NUM_NAMES:]
     more = Count(refs=tuple(card.id.ref.removesuffix("/check") for card in rest))
-    names = _join([card.id for card in cards[:NUM_NAMES]])
+    names = join_pieces([card.id for card in cards[:NUM_NAMES]])
     if rest:
         names += [" and ", more, " more"]
     return names
 
 
-def _join(pieces: list[Shown], separator: str = ", ") -> list[Piece]:
+def join_pieces(pieces: list[Shown], separator: str = ", ") -> list[Piece]:
+    """The pieces with the separator between them."""
     joined: list[Piece] = []
     for piece in pieces:
         joined += [separator, piece] if joined else [piece]

@@ -60,7 +60,7 @@ def _lines(view: ReportView) -> Iterator[str]:
     yield ""
     facts = [
         f"model {_text(h.model)}",
-        f"vLLM {_text(h.vllm)}",
+        f"vLLM {_sentence(h.vllm)}",
         f"head {_text(h.head)}",
         f"fasttrack {_text(h.harness_version)}",
         f"policy {_text(h.policy_version)}",

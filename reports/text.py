@@ -50,7 +50,7 @@ class _Terminal:
         yield f"{verdict}  {header.title.text}"
         yield from self._wrap(plain(header.reason), 0)
         yield from self._wrap(
-            f"Model {header.model.text}, vLLM {header.vllm.text}, head {header.head.text}, "
+            f"Model {header.model.text}, vLLM {plain(header.vllm)}, head {header.head.text}, "
             f"fasttrack {header.harness_version.text}, policy {header.policy_version.text}, "
             f"bundle {header.content_sha256.text}",
             0,

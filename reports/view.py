@@ -21,6 +21,7 @@ from reports.checks import (
 from reports.claims import ClaimRow, Unmeasured, view_claims, view_unmeasured
 from reports.drills import view_drills
 from reports.drills.tables import Drill
+from reports.engines import engine_limits, unchecked_engine, view_engine
 from reports.evidence import (
     EnvironmentView,
     EvidenceEntry,
@@ -51,7 +52,8 @@ class Header:
     title: Shown
     change_id: Shown
     model: Shown
-    vllm: Shown
+    vllm: Sentence
+    """What the evidence is of, and what is declared where that is another."""
     base: Shown
     base_is_empty: bool
     """Whether the whole tree was judged as new."""
@@ -128,7 +130,11 @@ def build_view(bundle: Bundle, check_help: CheckHelp, ruling: RulingView | None 
         claims=view_claims(cards),
         unmeasured=view_unmeasured(cards),
         asks=view_asks(cards),
-        limits=view_limits(bundle, cards, is_ruled=ruling is not None),
+        limits=(
+            *engine_limits(bundle),
+            *view_limits(bundle, cards, is_ruled=ruling is not None),
+            *unchecked_engine(bundle),
+        ),
         checks=cards,
         sections=view_sections(cards),
         drills=view_drills(bundle, cards),
@@ -158,7 +164,7 @@ def _view_header(bundle: Bundle, cards: tuple[CheckCard, ...], grid: tuple[GridR
         title=declared("title", section.title),
         change_id=declared("id", section.id),
         model=declared("model", section.model),
-        vllm=declared("vllm", section.vllm),
+        vllm=view_engine(bundle),
         base=_short(Shown(text=visible(change.merge_base), ref=pointer(CHANGE, "merge_base"))),
         base_is_empty=change.merge_base == EMPTY_TREE,
         head=_short(Shown(text=visible(change.head), ref=pointer(CHANGE, "head"))),

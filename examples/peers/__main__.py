@@ -26,6 +26,11 @@ def main() -> int:
     parser.add_argument("--iterations", type=int, default=100_000, help="exchanges of each long case")
     parser.add_argument("--limit", type=float, default=540.0, help="seconds for everything")
     parser.add_argument(
+        "--one-gpu",
+        action="store_true",
+        help="all processes on the first GPU, to try the command out: shows nothing of NVLink, and no times",
+    )
+    parser.add_argument(
         "--logs", type=Path, help="folder of what the processes print; none is kept without it"
     )
     options = parser.parse_args()
@@ -38,6 +43,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as scratch:
             record = run(
                 options.ranks,
+                one_gpu=options.one_gpu,
                 num_iterations=options.iterations,
                 limit_s=options.limit,
                 folder=options.logs or Path(scratch),

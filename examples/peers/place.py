@@ -36,7 +36,7 @@ def parse_gpus(listed: str) -> tuple[str, ...]:
 
 
 def why_not(place: Place, num_gpus: int) -> str | None:
-    """What a run on so many GPUs misses here."""
+    """What processes on so many GPUs miss here."""
     if len(place.gpus) < num_gpus:
         return f"{num_gpus} GPUs are needed, and nvidia-smi lists {len(place.gpus)}"
     missing = [name for name in ("torch", "nvidia-cutlass-dsl") if place.versions[name] == "missing"]

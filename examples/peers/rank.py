@@ -63,7 +63,7 @@ def work(session: Session, names: list[str]) -> None:
 def main() -> None:
     """Ends with 1 when something was raised; that is written as well."""
     parser = argparse.ArgumentParser(prog="python -m examples.peers.rank", description=__doc__)
-    for name in ("process", "num-processes", "num-ranks", "num-iterations"):
+    for name in ("process", "gpu", "num-processes", "num-ranks", "num-iterations"):
         parser.add_argument(f"--{name}", type=int, required=True)
     parser.add_argument("--case-s", type=float, required=True)
     parser.add_argument("--lines", type=Path, required=True)

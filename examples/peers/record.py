@@ -64,6 +64,8 @@ class RunRecord(Record):
     """UTC, ISO 8601."""
     seconds: float = Field(ge=0)
     num_gpus: int
+    one_gpu: bool
+    """Whether all processes ran on one GPU: then no store crossed a link, and there are no times."""
     num_iterations: int = Field(ge=1)
     """Exchanges that each case of `iterations` was asked for."""
     place: Place
@@ -80,6 +82,8 @@ class RunRecord(Record):
         planned = [(p, j.num_processes, j.num_ranks) for j in make_jobs(self.num_gpus) for p in j.parts]
         if [(p.part, p.num_processes, p.num_ranks) for p in self.parts] != planned:
             raise ValueError("the parts are not the planned ones")
+        if self.one_gpu and any(p.part == "times" and p.not_run is None for p in self.parts):
+            raise ValueError("times of processes that share a GPU")
         asked = {f.asked for p in self.parts if p.part == "iterations" for a in p.answers for f in a.facts}  # type: ignore[union-attr]
         if asked - {self.num_iterations}:
             raise ValueError(f"iterations: asked for {sorted(asked)}, the run says {self.num_iterations}")

@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,7 +37,9 @@ _ENVIRONMENT = {
 one host, which may have no network."""
 
 
-def run(num_gpus: int, *, num_iterations: int, limit_s: float, folder: Path, out: Path) -> RunRecord:
+def run(
+    num_gpus: int, *, num_iterations: int, limit_s: float, folder: Path, out: Path, one_gpu: bool = False
+) -> RunRecord:
     """Runs everything that can run here within the limit; `out` holds the record as far as it has come at any time."""
     began, start = datetime.now(UTC), time.monotonic()
     place, jobs = collect_place(), make_jobs(num_gpus)
@@ -50,6 +53,7 @@ def run(num_gpus: int, *, num_iterations: int, limit_s: float, folder: Path, out
             began=began.isoformat(timespec="seconds"),
             seconds=time.monotonic() - start,
             num_gpus=num_gpus,
+            one_gpu=one_gpu,
             num_iterations=num_iterations,
             place=place,
             parts=(*done, *later),
@@ -60,21 +64,27 @@ def run(num_gpus: int, *, num_iterations: int, limit_s: float, folder: Path, out
         unfinished.replace(out)
         return record
 
-    missing = why_not(place, num_gpus)
+    missing = why_not(place, 1 if one_gpu else num_gpus)
     if missing is not None:
-        return keep([make_part(_question(job, part), (), missing) for job in jobs for part in job.parts])
+        return keep([part for job in jobs for part in _not_run(job, job.parts, missing)])
     record = keep([])
-    for parts in run_jobs(jobs, rank_command(num_iterations), folder, start + limit_s):
-        record = keep(parts)
+    able = [job for job in jobs if not (one_gpu and "times" in job.parts)]
+    command = rank_command(num_iterations, one_gpu=one_gpu)
+    with closing(run_jobs(able, command, folder, start + limit_s)) as found:
+        for job in jobs:
+            record = keep(
+                next(found) if job in able else _not_run(job, job.parts, "all processes share one GPU")
+            )
     return record
 
 
-def rank_command(num_iterations: int) -> Command:
+def rank_command(num_iterations: int, *, one_gpu: bool = False) -> Command:
     """Starts the real processes."""
 
     def command(job: Job, parts: Sequence[Part], process: int, meeting: Path) -> list[str]:
         numbers = {
             "process": process,
+            "gpu": 0 if one_gpu else process,
             "num-processes": job.num_processes,
             "num-ranks": job.num_ranks,
             "num-iterations": num_iterations,
@@ -98,7 +108,7 @@ def rank_command(num_iterations: int) -> Command:
 
 def run_jobs(
     jobs: Sequence[Job], command: Command, folder: Path, deadline: float
-) -> Iterator[list[PartRecord]]:
+) -> Generator[list[PartRecord], None, None]:
     """Each job's parts when it is over; all processes are ended when this is left, however it is."""
     groups = [_start(job, job.parts, command, folder / f"job-{index}") for index, job in enumerate(jobs)]
     started_by = min(deadline, time.monotonic() + START_LIMIT_S)
@@ -134,7 +144,7 @@ def _run_parts(
     if late or time.monotonic() > deadline:
         said = group.end()
         why = "; ".join(f"process {process} did not start: {said[process]}" for process in late)
-        return [make_part(_question(job, part), (), why or "the run's time was over") for part in parts]
+        return _not_run(job, parts, why or "the run's time was over")
     group.begin()
     limit = min(deadline, time.monotonic() + job.limit_s)
     lost: int | None = None
@@ -171,6 +181,10 @@ def _answer(
     return Answer(
         process=process, facts=tuple(facts), trouble=None if is_whole else trouble or "it ended early"
     )
+
+
+def _not_run(job: Job, parts: Sequence[Part], why: str) -> list[PartRecord]:
+    return [make_part(_question(job, part), (), why) for part in parts]
 
 
 def _question(job: Job, part: Part) -> Question:

@@ -18,6 +18,8 @@ class Session:
     """One process of a job."""
 
     process: int
+    gpu: int
+    """Its number on this host."""
     num_processes: int
     num_ranks: int
     lines: Path
@@ -40,7 +42,7 @@ class Session:
     @property
     def device(self) -> torch.device:
         """The GPU of this process."""
-        return torch.device("cuda", self.process)
+        return torch.device("cuda", self.gpu)
 
     def say(self, event: str, **content: Any) -> None:
         """Writes a line, with the monotonic time, which all processes of a host share."""

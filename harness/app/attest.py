@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from bundles.archive import SUFFIX, pack
@@ -11,6 +12,7 @@ from bundles.keyless import sign_keyless
 from bundles.keys import make_private_key, read_private_key, write_key_pair
 from bundles.reader import read_bundle
 from bundles.waiver import Waiver, sign_waiver
+from harness.app.intact import read_intact, require_outside
 from harness.app.judging import known_checks
 from harness.model.errors import ConfigurationError
 from harness.model.words import ExitCode
@@ -19,6 +21,7 @@ from harness.options import CommandResult, SignOptions, WaiveOptions
 
 def keygen(out: Path, passphrase: str) -> CommandResult:
     """Makes a key pair."""
+    require_outside(out)
     key = make_private_key()
     public = write_key_pair(out, key, passphrase)
     lines = [
@@ -31,17 +34,17 @@ def keygen(out: Path, passphrase: str) -> CommandResult:
 
 
 def sign(options: SignOptions) -> CommandResult:
-    """Signs a bundle that is whole."""
+    """Signs a bundle that is intact."""
     key = read_private_key(options.key, options.passphrase)
-    read_bundle(options.bundle)
+    read_intact(options.bundle)
     path = sign_bundle(options.bundle, key, options.trust)
     text = f"signed by {key.public.fingerprint}: {options.bundle / path}"
     return CommandResult(text=text, exit_code=ExitCode.ADMIT)
 
 
 def sign_as_job(bundle: Path) -> CommandResult:
-    """Signs a bundle that is whole, keyless, as the CI job that this runs in."""
-    read_bundle(bundle)
+    """Signs a bundle that is intact, keyless, as the CI job that this runs in."""
+    read_intact(bundle)
     path = sign_keyless(bundle)
     return CommandResult(text=f"signed as this job: {bundle / path}", exit_code=ExitCode.ADMIT)
 
@@ -50,10 +53,7 @@ def pack_bundle(bundle: Path, out: Path | None) -> CommandResult:
     """Writes a bundle that is whole into one file."""
     read_bundle(bundle)
     archive = out or bundle.with_name(bundle.name + SUFFIX)
-    if archive.resolve().is_relative_to(bundle.resolve()):
-        raise ConfigurationError(
-            "out-in-bundle", f"{archive} lies in the bundle.", "Name another file with --out."
-        )
+    require_outside(archive)
     pack(bundle, archive)
     text = f"{archive}: {archive.stat().st_size} bytes"
     return CommandResult(text=text, exit_code=ExitCode.ADMIT)
@@ -67,6 +67,10 @@ def waive(options: WaiveOptions) -> CommandResult:
         )
     if options.out.exists():
         raise ConfigurationError("out-exists", f"{options.out} exists.", "Name another file with --out.")
+    require_outside(options.out)
+    if options.until < datetime.now(UTC).date():
+        message = f"{options.until} is over, so that the waiver would never count."
+        raise ConfigurationError("waiver-over", message, "Name its last day with --until.")
     key = read_private_key(options.key, options.passphrase)
     waiver = Waiver(check=options.check, head=options.head, reason=options.reason, until=options.until)
     write_atomic(options.out, sign_waiver(waiver, key))

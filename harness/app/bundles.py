@@ -19,6 +19,7 @@ from bundles.scrub import TakenOver
 from bundles.verify import JUDGED_BY_OTHERS, MADE_ANEW, Difference, VerifyResult, verify_bundle
 from bundles.writer import EvidenceStore, seal
 from harness.app.collector import collector_paused
+from harness.app.intact import read_intact, require_outside
 from harness.app.judgement_text import render_judgement
 from harness.app.judging import decide, render_report
 from harness.config import read_configuration
@@ -33,18 +34,18 @@ from reports.shown import visible
 
 
 def report(options: ReportOptions) -> CommandResult:
-    """Shows a bundle's judgement and, with `--out`, renders its report into another file."""
-    bundle = read_bundle(options.bundle)
+    """Shows a bundle's judgement and, with `--out`, renders its report into another file.
+
+    Raises:
+        BundleError: the bundle is not intact: nothing is shown of what its evidence does not give.
+    """
+    with opened(options.bundle) as folder:
+        bundle = read_intact(folder).bundle
     judgement = bundle.judgement
     if options.out is not None:
-        if options.out.resolve().is_relative_to(options.bundle.resolve()):
-            raise ConfigurationError(
-                "out-in-bundle",
-                f"{options.out} lies in the bundle, which holds a report already.",
-                "Name another file.",
-            )
+        require_outside(options.out)
         options.out.write_text(render_report(bundle), encoding="utf-8")
-    text = render_judgement(judgement, options.bundle, options.output)
+    text = render_judgement(judgement, options.bundle, options.output, bundle)
     return CommandResult(text=text, exit_code=judgement.exit_code)
 
 
@@ -71,9 +72,16 @@ def verify(options: VerifyOptions) -> CommandResult:
             *(f"signed by {a.signer.fingerprint} as {a.claimed_trust}" for a in result.attestations),
         ]
     else:
-        lines = [f"NOT intact: {len(result.differences)} differences."]
-        lines += [visible(f"  {d.where or '(bundle)'}: {d.message} [{d.slug}]") for d in result.differences]
+        lines = _say_differences(result)
     return CommandResult(text="\n".join(lines), exit_code=code)
+
+
+def _say_differences(result: VerifyResult) -> list[str]:
+    """Lines for what is not as it should be; none for an intact bundle."""
+    if result.intact:
+        return []
+    lines = [f"NOT intact: {len(result.differences)} differences."]
+    return lines + [visible(f"  {d.where or '(bundle)'}: {d.message} [{d.slug}]") for d in result.differences]
 
 
 def _missing_signature(result: VerifyResult, files: Sequence[Path]) -> list[Difference]:
@@ -121,19 +129,26 @@ def render_verify_json(result: VerifyResult, findings: Sequence[Finding]) -> str
 
 
 def show(options: VerifyOptions) -> CommandResult:
-    """What a bundle holds: the change, its tiers and records, its size, who signed it."""
+    """What a bundle holds: the change, its tiers and records, its size, who signed it.
+
+    The verdict is the one that its evidence gives now; exit code 4, and a first line that says so, where the bundle is
+    not intact.
+    """
     with opened(options.bundle) as folder, collector_paused():
-        result = verify_bundle(folder, decide, render_report)
-        bundle = result.bundle if result.intact and result.bundle else read_bundle(folder)
+        result = verify_bundle(folder, decide, render_report, judge_sha256=digest_of_judge())
+        bundle = result.bundle or read_bundle(folder)
+    judgement = result.rebuilt or bundle.judgement
+    code = ExitCode.ADMIT if result.intact else ExitCode.HARNESS
     kinds = Counter((str(r.tier), r.kind) for r in bundle.records)
     hardware = sorted({r.hardware for r in bundle.records if r.hardware})
     signers = [a.signer.fingerprint for a in result.attestations]
     parts = _describe_parts(bundle)
     document = {
         "schema_version": 1,
+        "intact": result.intact,
         "content_sha256": bundle.content_sha256,
-        "verdict": str(bundle.judgement.verdict),
-        "reason": bundle.judgement.reason,
+        "verdict": str(judgement.verdict),
+        "reason": judgement.reason,
         "change": bundle.change.model_dump(mode="json"),
         "records": [{"tier": t, "kind": k, "number": n} for (t, k), n in sorted(kinds.items())],
         "bytes": sum(d.size for d in bundle.contents.values()),
@@ -142,8 +157,9 @@ def show(options: VerifyOptions) -> CommandResult:
         "parts": parts,
     }
     if options.output.format == "json":
-        return CommandResult(text=json.dumps(document, indent=2, allow_nan=False), exit_code=ExitCode.ADMIT)
+        return CommandResult(text=json.dumps(document, indent=2, allow_nan=False), exit_code=code)
     lines = [
+        *_say_differences(result),
         f"bundle {bundle.content_sha256[:16]}: {document['verdict']}: {document['reason']}",
         f"change {bundle.change.merge_base[:12]}..{bundle.change.head[:12]}",
         *(f"{tier:8}{number:5} {kind}" for (tier, kind), number in sorted(kinds.items())),
@@ -153,21 +169,21 @@ def show(options: VerifyOptions) -> CommandResult:
         *(
             f"joined from {part['content_sha256'][:16]}: {', '.join(part['tiers'])} tier, "
             f"{part['num_records']} records, made on {', '.join(part['hardware']) or 'a machine that is not named'}, "
-            f"signed by {', '.join(part['signers']) or 'nobody'}"
+            f"by its own word signed by {', '.join(part['claimed_signers']) or 'nobody'}"
             for part in parts
         ),
     ]
-    return CommandResult(text="\n".join(lines), exit_code=ExitCode.ADMIT)
+    return CommandResult(text="\n".join(visible(line) for line in lines), exit_code=code)
 
 
 def _describe_parts(bundle: Bundle) -> list[dict[str, Any]]:
-    """What a merged bundle took from where."""
+    """What a merged bundle says that it took from where; the parts' signatures are not in it."""
     by_id = {record.id: record for record in bundle.records if not is_missing_tier(record)}
     sources = [record for record in bundle.records if isinstance(record, SourceEvidence)]
     return [
         {
             "content_sha256": source.content_sha256,
-            "signers": list(source.signers),
+            "claimed_signers": list(source.signers),
             "tiers": sorted({str(by_id[i].tier) for i in source.evidence if i in by_id}),
             "hardware": sorted({by_id[i].hardware for i in source.evidence if i in by_id} - {""}),
             "num_records": len(source.evidence),
@@ -178,7 +194,7 @@ def _describe_parts(bundle: Bundle) -> list[dict[str, Any]]:
 
 def diff(options: CombineOptions) -> CommandResult:
     """Compares two bundles cell by cell; exit code 1 when any differs."""
-    left, right = (_read(bundle) for bundle in options.bundles)
+    left, right = (_read(place) for place in options.bundles)
     differences, num_same = compare_bundles(left, right)
     code = ExitCode.REJECT if differences else ExitCode.ADMIT
     if options.output.format == "json":
@@ -202,10 +218,15 @@ def merge(options: CombineOptions) -> CommandResult:
     One bundle alone is judged again: what it says of itself is not taken over.
 
     Raises:
-        ConfigurationError: a bundle is not intact, or more than one of them collected a tier other than the static one.
+        ConfigurationError: a bundle is not intact, more than one of them collected a tier other than the static one, or
+            the joined bundle would be written over one of them or into a bundle.
         BundleError: they do not answer the same question.
     """
     assert options.out is not None
+    require_outside(options.out)
+    if options.out.resolve() in {place.resolve() for place in options.bundles}:
+        message = f"{options.out} is one of the bundles that are to be joined."
+        raise ConfigurationError("out-in-bundle", message, "Name another place with --out.")
     with collector_paused():
         bundles, signers = zip(*(_read_part(place) for place in options.bundles), strict=True)
     require_one_question(bundles)
@@ -272,4 +293,4 @@ def _read_part(place: Path) -> tuple[Bundle, list[str]]:
 
 def _read(place: Path) -> Bundle:
     with opened(place) as folder:
-        return read_bundle(folder)
+        return read_intact(folder).bundle

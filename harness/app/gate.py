@@ -1,8 +1,9 @@
 """`fasttrack gate`: whether a change may be merged, from bundles and the gating repository alone.
 
 Nothing that can be recomputed is believed: change, diff, manifest and policy are read from the gating repository, each
-bundle is verified and held against them, and its evidence judged again under that policy. What cannot be recomputed,
-who made the evidence, is known by signatures of keys that the policy names.
+bundle is verified and held against them, and its evidence judged again under that policy, with what git's objects give
+read here in its place. What cannot be recomputed, who made the evidence, is known by signatures of keys that the policy
+names.
 """
 
 from __future__ import annotations
@@ -23,15 +24,14 @@ from harness.app.bundles import difference_finding
 from harness.app.collector import collector_paused
 from harness.app.gate_json import render_gate_json
 from harness.app.gate_view import write_gate_folder
-from harness.app.inward import InwardEvidence, collect_without_collector
 from harness.app.judging import decide, render_report
 from harness.app.misfits import find_misfits
+from harness.app.own_reading import OwnReading, read_commits
 from harness.app.ruling import Judged, Ruling
 from harness.app.trust import Part, level_of, rule_trust, say_signers, say_trust
 from harness.app.validate import Question, read_question, static_question
 from harness.facts.packages import digest_of_judge
 from harness.model.errors import ConfigurationError
-from harness.model.evidence import AnyEvidence
 from harness.model.finding import Finding
 from harness.model.judgement import CheckSummary, Judgement, decide_verdict
 from harness.model.words import ExitCode, Verdict
@@ -62,7 +62,6 @@ def rule(options: GateOptions) -> Ruling:
         ChangeOptions(repo=options.repo, base=options.base, head=options.head, policy=options.policy)
     )
     now = datetime.now(UTC)
-    inward = collect_without_collector(static_question(terms))
     parts: list[Part] = []
     refused: list[str] = []
     problems: list[tuple[str, Finding]] = []
@@ -74,7 +73,9 @@ def rule(options: GateOptions) -> Ruling:
             refused += [] if part else [place.name]
             problems += [(place.name, difference_finding(difference)) for difference in found]
     waivers, bad_waivers = _read_waivers(options.waivers)
-    ruled = None if problems else _rule(parts, terms, inward, waivers, now.date())
+    ruled = None
+    if not problems:
+        ruled = _rule(parts, terms, read_commits(static_question(terms)), waivers, now.date())
     problems += [(name, difference_finding(difference)) for name, difference in bad_waivers]
     if ruled is not None and not problems:
         return ruled
@@ -101,8 +102,11 @@ def _read_part(
         folder, decide, render_report, judge_sha256=digest_of_judge(), sigstore_root=sigstore_root
     )
     bundle = result.bundle
-    if not result.intact or bundle is None:
+    if bundle is None:
         return None, list(result.differences)
+    if not result.intact:
+        # What another judge says otherwise is often only the sign of an earlier head.
+        return None, [*find_misfits(bundle, terms, now), *result.differences]
     misfits = find_misfits(bundle, terms, now)
     part = Part(name=place.name, bundle=bundle, signers=tuple(a.signer for a in result.attestations))
     return (None if misfits else part), misfits
@@ -123,7 +127,7 @@ def _read_waivers(
 def _rule(
     parts: Sequence[Part],
     terms: Question,
-    inward: Sequence[InwardEvidence],
+    reading: OwnReading,
     waivers: Sequence[tuple[Waiver, PublicKey]],
     today: date,
 ) -> Ruling:
@@ -133,7 +137,7 @@ def _rule(
     bundles = [part.bundle for part in parts]
     signers = [[key.fingerprint for key in part.signers] for part in parts]
     choices = list_choices(bundles)
-    evidence = [_in_force(merged_records(bundles, choice, signers), inward) for choice in choices]
+    evidence = [reading.stands_in(merged_records(bundles, choice, signers)) for choice in choices]
     judged = [
         decide(terms.manifest_text, terms.policy_text, bundles[0].change, records) for records in evidence
     ]
@@ -150,6 +154,11 @@ def _rule(
     lines = [f"{', '.join(part.name for part in parts)}: {verdict}: {reason}"]
     lines += [_say_waiver(r) for r in ruled]
     lines += _say_disagreements(choices, judged, parts)
+    lines += [
+        f"{part.name}: its {kind} is not what the gate reads of the commits ({how}); the gate's own counts"
+        for part in parts
+        for kind, how in reading.differing_fields(part.bundle.records)
+    ]
     lines += [say_signers(part, terms.policy.trust) for part in parts]
     trust = rule_trust(parts, choices, judged, terms.policy.trust)
     lines += [say_trust(ruled_tier) for ruled_tier in trust]
@@ -167,11 +176,6 @@ def _rule(
         trust=trust,
         judged=Judged(question=terms, records=evidence[worst], judgement=judged[worst], first=bundles[0]),
     )
-
-
-def _in_force(records: Sequence[AnyEvidence], inward: Sequence[InwardEvidence]) -> tuple[AnyEvidence, ...]:
-    """What the gate reads in its own repository, `inward`, stands for what the bundles say of it."""
-    return (*(record for record in records if not isinstance(record, InwardEvidence)), *inward)
 
 
 def _without(summary: CheckSummary, waived: set[str]) -> CheckSummary:

@@ -10,6 +10,7 @@ from harness.app.collector import collector_paused
 from harness.app.reaching import StaticQuestion
 from harness.app.recorder import Recorder, utc_now
 from harness.facts.python_source.apart import Apart
+from harness.facts.python_source.deep_stack import on_deep_stack
 from harness.facts.python_source.hook_sides import Sides, Subject
 from harness.facts.python_source.hooks import HookReader
 from harness.facts.python_source.hunks import Span, parse_spans
@@ -43,6 +44,7 @@ def collect_without_collector(question: StaticQuestion) -> tuple[InwardEvidence,
         return collect_inward_evidence(question)
 
 
+@on_deep_stack
 def collect_inward_evidence(question: StaticQuestion) -> tuple[InwardEvidence, ...]:
     """Hooks, imports and owners of a change; reads git's objects only."""
     reading = _Reading(question)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from bundles.contents import Bundle
 from bundles.reader import read_bundle
 from harness.app.judging import check_help
 from harness.model.judgement import Judgement
@@ -18,11 +19,13 @@ from reports.text import render_text
 from reports.view import ReportView, build_view
 
 
-def render_judgement(judgement: Judgement, folder: Path, output: OutputOptions) -> str:
-    """The judgement in the asked format; all but JSON come from the sealed bundle."""
+def render_judgement(
+    judgement: Judgement, folder: Path, output: OutputOptions, bundle: Bundle | None = None
+) -> str:
+    """The judgement in the asked format; all but JSON come from the sealed bundle, which is read where it is None."""
     if output.format == "json":
         return judgement.model_dump_json(indent=2)
-    view = build_view(read_bundle(folder), check_help())
+    view = build_view(bundle or read_bundle(folder), check_help())
     if output.format in _RENDERINGS:
         return _RENDERINGS[output.format](view)
     return (

@@ -19,6 +19,7 @@ from harness.audit.toolchain.compiler import CompileRequest
 from harness.engine.arm_spec import PASSED_ON
 from harness.facts.git import Repository
 from harness.facts.kernel_sources.read import find_kernel_sources
+from harness.facts.python_source.deep_stack import on_deep_stack
 from harness.facts.python_source.tree import SourceTree
 from harness.model.evidence import KernelSourcesEvidence, WaitSourceEvidence
 from harness.model.kernels import KernelsSection
@@ -45,6 +46,7 @@ class KernelRun:
     quiet: bool
 
 
+@on_deep_stack
 def collect_kernel_sources(question: StaticQuestion) -> KernelSourcesEvidence:
     """Which files of the change hold kernels, whatever its manifest says of them; reads git's objects only."""
     repository, head, rules = question.repository, question.change.head, question.rules

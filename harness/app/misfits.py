@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
 from bundles.contents import Bundle
 from bundles.verify import Difference
 from harness.app.validate import Question
-from harness.model.evidence import ChangedFilesEvidence, SubjectEvidence
+from harness.model.change import EMPTY_TREE
+from harness.model.evidence import (
+    ChangedFilesEvidence,
+    DefaultOffEvidence,
+    KernelCompilationEvidence,
+    SubjectEvidence,
+)
 
 
 def find_misfits(bundle: Bundle, terms: Question, now: datetime) -> list[Difference]:
@@ -21,7 +29,8 @@ def find_misfits(bundle: Bundle, terms: Question, now: datetime) -> list[Differe
     if change.merge_base != terms.change.merge_base:
         text = f"It compares with {change.merge_base[:12]}, the merge base is {terms.change.merge_base[:12]}."
         found.append(Difference(slug="bundle-other-base", where="change.json#/merge_base", message=text))
-    if change.head_subject != terms.change.head_subject:
+    published = terms.published
+    if change.head_subject != published.text(terms.change.head_subject):
         text = "What it says of the head's message is not what the head says."
         found.append(Difference(slug="bundle-other-head", where="change.json#/head_subject", message=text))
     if change.limited_to:
@@ -30,29 +39,71 @@ def find_misfits(bundle: Bundle, terms: Question, now: datetime) -> list[Differe
     if bundle.manifest_text != terms.manifest_text:
         text = "Its manifest is not the one of the head commit."
         found.append(Difference(slug="bundle-other-manifest", where="fasttrack.toml", message=text))
+    files = published.record(terms.changed_files).files
     records = [r for r in bundle.records if isinstance(r, ChangedFilesEvidence)]
-    if len(records) != 1 or records[0].files != terms.changed_files.files or records[0].num_not_judged:
+    if len(records) != 1 or records[0].files != files or records[0].num_not_judged:
         text = "Its list of changed files is not the diff of the gating repository."
         found.append(Difference(slug="bundle-other-diff", where="evidence", message=text))
-    return found + _find_other_subject(bundle, terms) + _find_expired(bundle, terms, now)
+    return found + _find_other_sources(bundle, terms) + _find_expired(bundle, terms, now)
 
 
-def _find_other_subject(bundle: Bundle, terms: Question) -> list[Difference]:
-    """Where what the arms were given to import is not what the head commit holds."""
-    records = [record for record in bundle.records if isinstance(record, SubjectEvidence)]
-    if not records:
-        return []
-    globs = [f"{root}/**" for root in terms.manifest.paths.import_roots]
-    with tempfile.TemporaryDirectory(prefix="fasttrack-gate-") as folder:
-        wanted = terms.repository.export(terms.change.head, globs, Path(folder))
+def _find_other_sources(bundle: Bundle, terms: Question) -> list[Difference]:
+    """Where what was imported or compiled is not what the commits hold, by the digests that the records name."""
+    commits = _Commits(terms)
     found = []
-    for record in records:
-        paths = sorted(p for p in {*wanted, *record.files} if wanted.get(p) != record.files.get(p))
+    for record in bundle.records:
+        match record:
+            case SubjectEvidence():
+                said, wanted = record.files, commits.subject("head")
+            case DefaultOffEvidence():
+                said, files = record.files, commits.subject(record.side)
+                wanted = {path: digest for path, digest in files.items() if path.endswith(".py")}
+            case KernelCompilationEvidence():
+                said, wanted = record.subject_files, commits.named(record.subject_files)
+            case _:
+                continue
+        paths = sorted(p for p in {*wanted, *said} if wanted.get(p) != said.get(p))
         if paths:
             shown = ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
-            text = f"It was made with other sources of the subject than the head's: {shown}."
+            side = record.side if isinstance(record, DefaultOffEvidence) else "head"
+            text = f"Its {record.kind} was made with other sources of the subject than the {side}'s: {shown}."
             found.append(Difference(slug="bundle-other-subject", where=f"evidence {record.id}", message=text))
     return found
+
+
+class _Commits:
+    """Digests of the files of base and head, read once and only where a record names some."""
+
+    def __init__(self, terms: Question) -> None:
+        self._terms = terms
+        self._text = terms.published.text
+        self._subject: dict[str, Mapping[str, str]] = {}
+
+    def subject(self, side: str) -> Mapping[str, str]:
+        """All that lies below the import roots, path to sha256."""
+        if side not in self._subject:
+            change, roots = self._terms.change, self._terms.manifest.paths.import_roots
+            commit = change.merge_base if side == "base" else change.head
+            self._subject[side] = self._export(commit, [f"{root}/**" for root in roots])
+        return self._subject[side]
+
+    def named(self, names: Iterable[str]) -> Mapping[str, str]:
+        """Those of `names` that the head holds, path to sha256."""
+        repository, head = self._terms.repository, self._terms.change.head
+        paths = {self._text(path): path for path in repository.paths(head)}
+        wanted = {paths[name] for name in names if name in paths}
+        contents = repository.contents(head, wanted.__contains__)
+        found = {self._text(path): hashlib.sha256(content).hexdigest() for path, content in contents.items()}
+        # What is left are links: the compiler was given a copy of what each points at.
+        links = wanted - contents.keys()
+        return {**found, **(self._export(head, sorted(links)) if links else {})}
+
+    def _export(self, commit: str, globs: Sequence[str]) -> dict[str, str]:
+        if commit == EMPTY_TREE:
+            return {}
+        with tempfile.TemporaryDirectory(prefix="fasttrack-gate-") as folder:
+            files = self._terms.repository.export(commit, globs, Path(folder))
+        return {self._text(path): digest for path, digest in files.items()}
 
 
 def _find_expired(bundle: Bundle, terms: Question, now: datetime) -> list[Difference]:

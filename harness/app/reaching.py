@@ -10,6 +10,7 @@ from harness.facts.git import Repository
 from harness.facts.python_effects.names import search_names
 from harness.facts.python_effects.program import Program, read_program
 from harness.facts.python_effects.read import CommittedFiles, program_of, read_effects
+from harness.facts.python_source.deep_stack import on_deep_stack
 from harness.facts.python_source.tree import SourceTree
 from harness.facts.surface.documents import DOCUMENT_NAMES
 from harness.facts.surface.read import SurfaceFiles, read_surface
@@ -47,11 +48,20 @@ class StaticQuestion:
 def collect_outside(question: StaticQuestion, recorder: Recorder) -> None:
     """Records what the change reaches outside its own files, and the settings through which users reach it."""
     recorder.progress.say("reading what the subject's files reach, and its settings")
+    for record in read_outside(question, engine_source(question)):
+        recorder.record(record)
+
+
+@on_deep_stack
+def read_outside(
+    question: StaticQuestion, source: EngineSource
+) -> tuple[PythonEffectsEvidence, SurfaceEvidence]:
+    """Effects and settings of the change; but for names that are looked up in `source`, from git's objects only."""
     files = read_committed_files(question)
     program = program_of(files)
-    source = engine_source(question)
-    recorder.record(collect_effects(question, files, program, source))
-    recorder.record(collect_surface(question, files, program, source))
+    return collect_effects(question, files, program, source), collect_surface(
+        question, files, program, source
+    )
 
 
 def collect_effects(

@@ -137,7 +137,8 @@ class _Reproduction:
 
     def _compare_static(self, name: str, stored: AnyEvidence) -> Comparison:
         if isinstance(stored, ChangedFilesEvidence):
-            return compare_records(name, stored, self._question().changed_files)
+            question = self._question()
+            return compare_records(name, stored, question.published.record(question.changed_files))
         is_kernel = isinstance(stored, _KERNELS)
         if is_kernel not in self._static:
             # What stands for the other half is in evidence, and so is not collected.

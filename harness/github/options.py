@@ -46,7 +46,7 @@ class SubmitOptions:
 
     bundle: Path
     repository: str
-    """Where the pull request is; empty: its head is not looked up."""
+    """Where the pull request is; needed when one is named."""
     pull_request: int | None
     token: str = ""
     """A public repository needs none."""

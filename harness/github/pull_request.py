@@ -13,11 +13,12 @@ def find_pull_request(github: GitHub, event: Event) -> PullRequest:
     GitHub does not name the pull requests of a fork's run: they are looked for by commit, then by branch.
 
     Raises:
-        ConfigurationError: there is none, or more than one, so that none can be told apart.
+        ConfigurationError: there is none, or more than one, so that none can be told apart; or it is to be merged into
+            another branch than the default one, whose policy and judge the gate has.
         GitHubError: GitHub did not answer.
     """
     if event.pull_request is not None:
-        return github.pull_request(event.pull_request)
+        return _into_the_default_branch(github.pull_request(event.pull_request))
     found = {pull.number: pull for pull in github.pull_requests_of_commit(event.head_sha)}
     if event.head_repository and event.head_branch:
         owner = event.head_repository.partition("/")[0]
@@ -27,7 +28,7 @@ def find_pull_request(github: GitHub, event: Event) -> PullRequest:
     at_head = [pull for pull in fitting if pull.head.sha == event.head_sha]
     chosen = at_head or fitting
     if len(chosen) == 1:
-        return chosen[0]
+        return _into_the_default_branch(chosen[0])
     if not chosen:
         message = f"No open pull request of {github.repository} has the head {event.head_sha[:12]}."
         raise ConfigurationError("no-pull-request", message, "There is nothing to decide on.")
@@ -35,6 +36,15 @@ def find_pull_request(github: GitHub, event: Event) -> PullRequest:
     message = f"Several pull requests have the head {event.head_sha[:12]}: {numbers}."
     advice = "Close all but one: what a head is worth depends on what it is merged into."
     raise ConfigurationError("several-pull-requests", message, advice)
+
+
+def _into_the_default_branch(pull: PullRequest) -> PullRequest:
+    if pull.base.repo is None or pull.base.ref != pull.base.repo.default_branch:
+        message = f"#{pull.number} is to be merged into {pull.base.ref!r}, which is not the default branch."
+        raise ConfigurationError(
+            "other-base-branch", message, "The gate decides on the default branch alone."
+        )
+    return pull
 
 
 def _is_of(pull: PullRequest, event: Event, repository: str) -> bool:

@@ -86,10 +86,15 @@ def run_kernel_tests(
 def tests_code(run: KernelTestRun) -> ExitCode:
     """1 when a test failed or memcheck reported something.
 
-    3 when a test was not run, a variant was launched by none that passed, or memcheck lost sight of a process.
+    3 when a test was not run, a variant was launched by none that passed, memcheck lost sight of a process, or the run
+    was interrupted.
     """
     outcomes, checked = {test.outcome for test in run.tests}, run.memcheck
-    if outcomes & {"failed", "error"} or run.exit_status not in (0, 5) or (checked and checked.num_errors):
+    if outcomes & {"failed", "error"} or (checked and checked.num_errors):
+        return ExitCode.REJECT
+    if run.stopped_by:
+        return ExitCode.UNDECIDED
+    if run.exit_status not in (0, 5):
         return ExitCode.REJECT
     if outcomes != {"passed"} or run.never_launched or (checked and not checked.is_clean):
         return ExitCode.UNDECIDED

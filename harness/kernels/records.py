@@ -124,6 +124,8 @@ class KernelTestRun(Record):
     seconds: float | None = None
     command: tuple[str, ...]
     exit_status: int
+    stopped_by: str = ""
+    """What ended the run before its last test; empty when all that were selected had their turn."""
     machine: Machine | None = None
     """None: the tests' processes used no GPU."""
     sources: dict[str, str] = Field(default_factory=dict)

@@ -75,6 +75,7 @@ def render_tests(run: KernelTestRun) -> str:
     lines += [f"not run: {n} tests: {reason}" for reason, n in reasons.most_common()]
     lines += [f"no passed test launched: {name}" for name in run.never_launched]
     lines += _memcheck(run.memcheck) if run.memcheck else []
+    lines += [f"ended early: {run.stopped_by}"] if run.stopped_by else []
     text = ", ".join(f"{n} {outcome}" for outcome, n in sorted(counts.items())) or "no test ran"
     lines.append(text + _only(run.match))
     return "\n".join(lines)

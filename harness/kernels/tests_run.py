@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -24,6 +25,8 @@ from harness.model.errors import ConfigurationError
 
 _STDERR = 2
 """File descriptor: pytest's own words are progress, the record is the result."""
+_STOP_SECONDS = 20
+"""From an interrupt to the end of the tests' processes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +47,7 @@ def run_tests(
     jobs: int = 1,
     with_memcheck: bool = False,
 ) -> KernelTestRun:
-    """Runs pytest on the manifest's tests; a run that was killed keeps what it had recorded.
+    """Runs pytest on the manifest's tests; a run that was killed or interrupted keeps what it had recorded.
 
     Args:
         subject: whose tests.
@@ -66,31 +69,40 @@ def run_tests(
         folder, environment = Path(name), _environment(subject)
         checked: MemoryCheck | None = None
         planted = memcheck.prove_memcheck(subject.python, environment, folder) if with_memcheck else 0
-        shares = _run_shares(subject, words, environment, folder, jobs, with_memcheck)
+        shares, stopped_by = _run_shares(subject, words, environment, folder, jobs, with_memcheck)
         if with_memcheck:
             logs = [share.memcheck_log for share in shares]
             checked = memcheck.parse_memcheck(logs, planted, memcheck.memcheck_version(environment))
     status = _worst([share.status for share in shares])
-    lines = [line for share in shares for line in share.lines]
-    tests = tuple(KernelTest(**line["case"]) for line in lines if "case" in line)
-    if not tests and (status == pytest.ExitCode.USAGE_ERROR or not shares[0].has_begun):
+    tests, machine, sources = _results([line for share in shares for line in share.lines])
+    began = status != pytest.ExitCode.USAGE_ERROR and shares[0].has_begun
+    if not (tests or stopped_by or began):
         message = f"pytest ended with status {status} before it came to a test."
         raise ConfigurationError("pytest", message, "Its own words are above.")
     launched = {name for test in tests if test.outcome == "passed" for name in test.launched}
-    machines = [Machine(**line["machine"]) for line in lines if "machine" in line]
-    sources = {file: digest for line in lines for file, digest in line.get("sources", {}).items()}
     return KernelTestRun(
         recorded_at=recorded_at,
         seconds=round(time.monotonic() - started, 1),
         command=("python", *words),
         exit_status=status,
-        machine=machines[0] if machines else None,
-        sources=dict(sorted(sources.items())),
+        stopped_by=stopped_by,
+        machine=machine,
+        sources=sources,
         memcheck=checked,
         match=match,
         tests=tests,
         never_launched=tuple(name for name in inventory if name not in launched),
     )
+
+
+def _results(
+    lines: Sequence[dict[str, Any]],
+) -> tuple[tuple[KernelTest, ...], Machine | None, dict[str, str]]:
+    """The tests, the GPU that a process saw, and the sources of all."""
+    tests = tuple(KernelTest(**line["case"]) for line in lines if "case" in line)
+    machines = [Machine(**line["machine"]) for line in lines if "machine" in line]
+    sources = {file: digest for line in lines for file, digest in line.get("sources", {}).items()}
+    return tests, machines[0] if machines else None, dict(sorted(sources.items()))
 
 
 def _environment(subject: KernelSubject) -> dict[str, str]:
@@ -106,11 +118,12 @@ def _run_shares(
     folder: Path,
     jobs: int,
     with_memcheck: bool,
-) -> list[_Share]:
-    """Runs all shares at once and waits for them."""
+) -> tuple[list[_Share], str]:
+    """Runs all shares at once and waits for them; also what ended them early."""
     cwd = subject.manifest.resolve().parent
     outs = [folder / f"tests-{share}.jsonl" for share in range(jobs)]
     logs = [folder / f"memcheck-{share}.log" for share in range(jobs)]
+    stopped_by = ""
     with ExitStack() as stack:
         running = []
         for share, (out, log) in enumerate(zip(outs, logs, strict=True)):
@@ -119,11 +132,30 @@ def _run_shares(
             if with_memcheck:
                 command, seen = memcheck.wrapped(command, log), {**seen, **memcheck.ENVIRONMENT}
             process = stack.enter_context(subprocess.Popen(command, cwd=cwd, env=seen, stdout=_STDERR))
-            # Without effect on a process that has ended; on an interrupt, none is left behind.
-            stack.callback(process.terminate)
+            # Without effect on a process that has ended.
+            stack.callback(process.kill)
             running.append(process)
-        statuses = [process.wait() for process in running]
-    return [_share(*found) for found in zip(statuses, outs, logs, strict=True)]
+        try:
+            for process in running:
+                process.wait()
+        except KeyboardInterrupt:
+            stopped_by = "an interrupt"
+            _stop(running)
+    statuses = [process.returncode for process in running]
+    return [_share(*found) for found in zip(statuses, outs, logs, strict=True)], stopped_by
+
+
+def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Lets pytest write what it has; kills what does not end."""
+    for process in running:
+        process.send_signal(signal.SIGINT)
+    deadline = time.monotonic() + _STOP_SECONDS
+    for process in running:
+        try:
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _share(status: int, out: Path, log: Path) -> _Share:

@@ -18,7 +18,7 @@ from reports.checks import CheckCard
 from reports.drills.pivot import missing_check
 from reports.drills.placed import Placed, placed
 from reports.drills.tables import Drill, Missing, Table, code_cell, number_cell, table_of, text_cell
-from reports.shown import Shown, Tally, clip, pointer
+from reports.shown import Shown, Tally, clip, pointer, visible
 
 CHECK = "COR004"
 START = "start"
@@ -103,7 +103,10 @@ def _coverage(files: _Files, cards: Sequence[CheckCard]) -> Table:
         rows.append(
             (
                 code_cell(
-                    clip(Shown(text=file.path, ref=pointer(record, "files", place, "path")), LINES_CHARACTERS)
+                    clip(
+                        Shown(text=visible(file.path), ref=pointer(record, "files", place, "path")),
+                        LINES_CHARACTERS,
+                    )
                 ),
                 number_cell(Tally(value=total, rule="executable-lines", refs=refs)),
                 number_cell(Tally(value=ran, rule="executed-lines", refs=refs)),

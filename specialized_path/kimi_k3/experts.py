@@ -1,8 +1,8 @@
 """A layer's routed experts packed for decode steps, and given back in Marlin's order to the steps of vLLM's forward.
 
 vLLM's Marlin weights of a layer are a permutation of the checkpoint's bytes, and so are the packed ones. Only the
-packed ones stay; a step of vLLM's forward with more than 256 rows restores Marlin's order layer by layer into one room
-that all layers share, at the cost of reading and writing a layer's experts once. Smaller steps run on the packed ones.
+packed ones stay; a step of vLLM's forward (prefill, mixed, more than 64 requests) restores Marlin's order layer by
+layer into one room that all layers share, at the cost of reading and writing a layer's experts once.
 """
 
 from __future__ import annotations
@@ -17,16 +17,13 @@ from vllm.model_executor.layers.quantization.compressed_tensors.compressed_tenso
     CompressedTensorsW4A4Mxfp4MoEMethod,
 )
 
-from specialized_path.kernels.moe_experts.launch import expert_hidden, expert_outputs
 from specialized_path.kernels.moe_experts.packing import PackedExperts, pack_experts
 from specialized_path.kernels.moe_experts.restore import MarlinExperts, restore_experts
-from specialized_path.kernels.moe_experts.shape import MAX_TOKENS, ExpertShape
+from specialized_path.kernels.moe_experts.shape import ExpertShape
 from specialized_path.kimi_k3.moe_scope import expert_shape, list_moe_reasons
 from specialized_path.reference.mxfp4 import Mxfp4Weight
 
 logger = init_logger(f"vllm.{__name__}")
-MAX_CHUNKS = 4
-"""Passes of the decode steps' kernels that cost no more than restoring a layer (1.7 ms at TP8, docs/slice.md)."""
 
 
 class MarlinRoom:
@@ -85,37 +82,22 @@ class PackedExpertsMethod(CompressedTensorsW4A4Mxfp4MoEMethod):
         """Packs the checkpoint's bytes, lets vLLM make Marlin's of them, and keeps the former."""
         w13, w2 = _weight(layer, "w13"), _weight(layer, "w2")
         half = w13.packed.shape[1] // 2
-        packed = pack_experts(w13[:, :half], w13[:, half:], w2, self._shape)
+        try:
+            packed = pack_experts(w13[:, :half], w13[:, half:], w2, self._shape)
+        except ValueError as error:  # A scale that the kernels cannot hold.
+            packed, reason = None, str(error)
         super().process_weights_after_loading(layer)
-        if self._room.adopt(layer, packed, self._shape):
-            self.packed = packed
+        if packed is not None:
+            is_restored, reason = self._room.adopt(layer, packed, self._shape), "its bytes are not restored"
+            self.packed = packed if is_restored else None
+        if self.packed is None:
+            logger.warning("Kimi K3 experts of %s stay vLLM's: %s", layer.layer_name, reason)
 
-    def apply(
-        self,
-        layer: Any,
-        x: Tensor,
-        topk_weights: Tensor,
-        topk_ids: Tensor,
-        shared_experts: Any,
-        shared_experts_input: Tensor | None,
-    ) -> Any:
-        """Some rows on the packed experts, more on vLLM's kernels after restoring what was loaded."""
-        if self.packed is not None and len(x) <= MAX_CHUNKS * MAX_TOKENS and shared_experts is None:
-            return _in_chunks(x.contiguous(), topk_weights.bfloat16(), topk_ids.int(), self.packed)
+    def apply(self, layer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Runs vLLM's kernels on the layer's experts, as they were loaded."""
         if self.packed is not None and self._room.held is not None:
             restore_experts(self.packed, self._shape, self._room.held)
-        return super().apply(layer, x, topk_weights, topk_ids, shared_experts, shared_experts_input)
-
-
-def _in_chunks(x: Tensor, weights: Tensor, ids: Tensor, packed: PackedExperts) -> Tensor:
-    """The decode steps' kernels on equal parts of at most 64 rows; vLLM's kernels lie in front of each first one."""
-    out = torch.empty_like(x)
-    num_chunks = -(-len(x) // MAX_TOKENS)
-    parts = (tensor.tensor_split(num_chunks) for tensor in (x, ids.contiguous(), weights.contiguous(), out))
-    for rows, chosen, weight, part in zip(*parts, strict=True):
-        hidden = expert_hidden(rows, chosen, packed, use_pdl=False)
-        expert_outputs(hidden, chosen, weight, packed, out=part)
-    return out
+        return super().apply(layer, *args, **kwargs)
 
 
 def _weight(layer: Any, name: str) -> Mxfp4Weight:

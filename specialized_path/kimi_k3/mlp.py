@@ -26,6 +26,7 @@ from specialized_path.kernels.moe_experts.variants import (
     gate_up_variants,
     restore_variant,
 )
+from specialized_path.kernels.moe_latent.geometry import TOP_K
 from specialized_path.kernels.moe_latent.launch import (
     front,
     front_buffer,
@@ -220,12 +221,11 @@ def _bind_moe(moe: Any, packed: PackedExperts, spaces: dict[int, MoeSpace]) -> L
 
 def _space(w_front: Tensor, latent: int, intermediate: int) -> MoeSpace:
     rows = {"dtype": torch.bfloat16, "device": w_front.device}
-    top_k = 16
     return MoeSpace(
         front=front_buffer(w_front),
-        ids=torch.empty(MAX_BATCH, top_k, dtype=torch.int32, device=w_front.device),
-        weights=torch.empty(MAX_BATCH, top_k, **rows),
-        hidden=torch.empty(MAX_BATCH, top_k, intermediate, **rows),
+        ids=torch.empty(MAX_BATCH, TOP_K, dtype=torch.int32, device=w_front.device),
+        weights=torch.empty(MAX_BATCH, TOP_K, **rows),
+        hidden=torch.empty(MAX_BATCH, TOP_K, intermediate, **rows),
         combined=torch.empty(MAX_BATCH, latent, **rows),
         normed=torch.empty(MAX_BATCH, latent, **rows),
     )

@@ -17,7 +17,7 @@ PROVIDER_KEY = "decode_provider"
 VLLM_VERSIONS = ("0.33.0",)
 """Versions whose model, metadata and cache layouts this package was written against."""
 PROVEN_CAPABILITIES = ((9, 0),)
-"""Compute capabilities on which the attention kernels were verified (docs/slice.md says what was run)."""
+"""Compute capabilities on which the kernels were verified (docs/slice.md says what was run)."""
 MAX_BATCH = 64
 """Requests of a step that the kernels take."""
 
@@ -109,6 +109,8 @@ class K3Deployment:
     """Mode of the CUDA graphs of the other steps."""
     local_heads: int = 12
     """Attention heads of one rank, of both kinds."""
+    max_num_seqs: int = MAX_BATCH
+    """Requests in a step, at most."""
     model: dict[str, object] = field(default_factory=lambda: dict(_MODEL_CONSTANTS))
     kda: dict[str, object] = field(default_factory=lambda: dict(_KDA_CONSTANTS))
 
@@ -142,6 +144,16 @@ def list_refusals(deployment: K3Deployment, *, experimental: bool = False) -> tu
         *list_differences(deployment, _ALLOWED if experimental else _ALLOWED | _PROVEN),
         *list_differences(deployment.model, _one_each(_MODEL_CONSTANTS), prefix="model."),
         *list_differences(deployment.kda, _one_each(_KDA_CONSTANTS), prefix="linear_attn_config."),
+    )
+
+
+def list_costs(deployment: K3Deployment) -> tuple[str, ...]:
+    """Returns what a served deployment pays for that its settings do not need."""
+    if deployment.max_num_seqs <= MAX_BATCH:
+        return ()
+    return (
+        f"max_num_seqs: got {deployment.max_num_seqs}; steps of more than {MAX_BATCH} requests run on vLLM's forward, "
+        "which first restores every layer's experts (docs/slice.md)",
     )
 
 
@@ -180,6 +192,7 @@ def collect_k3_deployment(vllm_config: "VllmConfig", capability: tuple[int, int]
         decode_graphs="NONE" if graphs is None else graphs.decode_mode().name,
         mixed_graphs="NONE" if graphs is None else graphs.mixed_mode().name,
         local_heads=text.num_attention_heads // parallel.tensor_parallel_size,
+        max_num_seqs=vllm_config.scheduler_config.max_num_seqs,
         model={key: getattr(text, key, None) for key in _MODEL_CONSTANTS},
         kda={key: (text.linear_attn_config or {}).get(key) for key in _KDA_CONSTANTS},
     )
@@ -198,12 +211,15 @@ def take_switch(vllm_config: "VllmConfig") -> tuple[bool, "VllmConfig"]:
     device = current_platform.get_device_capability()
     capability = (0, 0) if device is None else (device.major, device.minor)
     provider = choose_decode_provider(vllm_config.additional_config, capability)
-    init_logger(f"vllm.{__name__}").info("Kimi K3 decode_provider: %s", provider)
+    logger = init_logger(f"vllm.{__name__}")
+    logger.info("Kimi K3 decode_provider: %s", provider)
     if provider is None or provider is DecodeProvider.VLLM:
         return False, vllm_config
     deployment = collect_k3_deployment(vllm_config, capability)
     if refusals := list_refusals(deployment, experimental=provider is DecodeProvider.CUTE_EXPERIMENTAL):
         raise UnsupportedDeployment(refusals)
+    for cost in list_costs(deployment):
+        logger.warning("Kimi K3 %s", cost)
     engine_config = copy.copy(vllm_config)
     engine_config.additional_config = without_switch(vllm_config.additional_config)
     return True, engine_config

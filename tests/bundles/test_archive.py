@@ -134,6 +134,18 @@ def test_a_decompression_bomb_ends_at_the_limit(tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize(
+    ("body", "number"), [(b"12 a=bcdefg\n", 2000), (b"9" * 5000 + b" a=b\n", 1)], ids=["many", "long number"]
+)
+def test_headers_that_tarfile_cannot_read_are_damage_and_no_bug(
+    tmp_path: Path, body: bytes, number: int
+) -> None:
+    header = tarfile.TarInfo("pax")
+    header.type = tarfile.XHDTYPE
+    hostile = make_archive(tmp_path / "h.tar.gz", *[(header, body)] * number, plain("a"))
+    assert slug_of(lambda: unpack(hostile, tmp_path / "out")) == "bundle-bad-archive"
+
+
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
 def test_a_header_that_is_read_into_memory_must_be_small(tmp_path: Path, kind: bytes) -> None:
     info = tarfile.TarInfo("././@LongLink")

@@ -97,6 +97,13 @@ def test_of_static_evidence_the_bundle_that_says_more_stands_for_all(cpu: Bundle
     assert [c[Tier.STATIC] for c in list_choices([cpu, fuller])] == [1]
 
 
+def test_a_bundle_that_tells_one_thing_twice_cannot_stand_for_another(tmp_path: Path) -> None:
+    other = changed_files().model_copy(update={"num_not_judged": 3})
+    with pytest.raises(BundleError) as caught:
+        bundle_of(tmp_path / "forged", [on("Xeon"), changed_files(), other])
+    assert caught.value.slug == "bundle-record-twice"
+
+
 def test_too_many_replicates_are_an_error(cpu: Bundle) -> None:
     with pytest.raises(BundleError, match="more than 64 ways"):
         list_choices([cpu] * 65)

@@ -104,6 +104,29 @@ def test_no_text_field_of_any_evidence_keeps_a_planted_name_or_secret(kind: type
         ("eyJhbGciOiJub25l.eyJzdWIiOiJmb3Jk.c2lnbmF0dXJl", "<secret>"),
         ('{"api_key": "12345678"}', '{"api_key": "<secret>"}'),
         ("password=hunter22", "password=<secret>"),
+        ("passphrase: hunter22 pwd=hunter22", "passphrase: <secret> pwd=<secret>"),
+        ("GITHUB_TOKEN=shorttoken", "GITHUB_TOKEN=<secret>"),
+        ("token: shorttoken123", "token: <secret>"),
+        (
+            "vllm serve --api-key hunter22 --hf-token=hunter22",
+            "vllm serve --api-key <secret> --hf-token=<secret>",
+        ),
+        ("Authorization: token hunter22", "Authorization: token <secret>"),
+        ("nvapi-" + "aB-1" * 6, "<secret>"),
+        ("sk_live_" + "a1" * 8, "<secret>"),
+        ("https://hooks.slack.com/services/T000/B000/abcdefghij", "https://<secret>"),
+        ("sk-" + "a1" * 12, "<secret>"),
+        ("sk-proj-" + "aB_1" * 12, "<secret>"),
+        ("sk-ant-api03-" + "aB-1" * 12, "<secret>"),
+        ("pypi-AgEIcHlwaS5vcmc" + "x" * 16, "<secret>"),
+        ("/Users/Ford Prefect/x", "<home>/x"),
+        (r"C:\Users\Ford Prefect\x", r"<home>\x"),
+        ("/data/users/ford/x /scratch/ford/y", "<home>/x <home>/y"),
+        ("file:%2Fhome%2Fford%2Fx", "file:<home>%2Fx"),
+        ("ford@gpu-node-17:", "<user>@<host>:"),
+        ("00-1a-2b-3c-4d-5e", "<mac>"),
+        ("GPU-12345678-1234-1234-1234-123456789ABC", "<gpu>"),
+        ("Serial Number: 1650123456789", "Serial Number: <serial>"),
         ("Authorization: Bearer abcdefghijkl", "Authorization: Bearer <secret>"),
         ("https://ford:towel@example.org/x", "https://<secret>@example.org/x"),
         ("-----BEGIN PRIVATE KEY-----\nMC4\n-----END PRIVATE KEY-----", "<secret>"),
@@ -125,6 +148,12 @@ def test_what_names_somebody_is_replaced_and_the_rest_can_be_read(text: str, kep
         "zaphods betelgeuse5",
         "/srv/people/zaphodx",
         "vllm 0.32.0, driver 570.133.20",
+        "docs/pypi-publish-workflow.md docs/sk-learn-baseline-notes-2024.md task-sk-learn-example-v2",
+        "token: Hello token=12345678901234 the max-token length --tokenizer kimi-k3-tokenizer",
+        "PWD=/srv/x EOS_TOKEN=</s> MAX_KEY=12",
+        "actions/checkout@v4 pass@10 accuracy@top-1-of-n",
+        "26-11-30-10-22-11 cmpl-12345678-1234-1234-1234-123456789abc",
+        "serial: sequential, serial number",
     ],
 )
 def test_what_names_nobody_is_left_alone(text: str) -> None:
@@ -141,7 +170,25 @@ def test_scrubbing_twice_changes_nothing(parts: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    [":", "a:", "/home", "a@", "a.b@c.", "password=", "://a:b", "eyJaaaaaaaa.", "-----BEGIN A", "1.", "aa:"],
+    [
+        ":",
+        "a:",
+        "/home",
+        "a@",
+        "--a-",
+        "sk-",
+        "token:",
+        "a@b-",
+        "/home/a A",
+        "0A-",
+        "a.b@c.",
+        "password=",
+        "://a:b",
+        "eyJaaaaaaaa.",
+        "-----BEGIN A",
+        "1.",
+        "aa:",
+    ],
 )
 @pytest.mark.parametrize("end", ["", "z", " "])
 def test_no_text_takes_long_whatever_it_repeats(part: str, end: str) -> None:
@@ -250,6 +297,23 @@ def test_this_machine_is_known_by_user_host_home_and_secret_variables(
     names = collect_machine_names({"USER": "trillian", "HOME": "/h/trillian", "MY_API_KEY": "1234567890"})
     assert names.words["trillian"] == "user" and names.words["magrathea"] == "host"
     assert names.folders["/h/trillian"] == "home" and names.secrets["1234567890"] == "MY_API_KEY"
+
+
+@pytest.mark.parametrize("name", ["WANDB_KEY", "MY_PASS", "GH_PAT", "KEY", "SIGNING_KEYS"])
+def test_a_variable_whose_name_says_key_or_the_like_is_secret(name: str) -> None:
+    assert collect_machine_names({name: "1234567890"}).secrets == {"1234567890": name}
+
+
+@pytest.mark.parametrize("name", ["PATH", "MONKEY", "PWD", "COMPASS"])
+def test_a_variable_whose_name_only_holds_such_letters_is_not(name: str) -> None:
+    assert collect_machine_names({name: "1234567890"}).secrets == {}
+
+
+def test_whoever_git_says_commits_here_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("[user]\nname = Tricia McMillan\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "config"))
+    names = collect_machine_names({})
+    assert Scrubber(names=names).text("Author: Tricia McMillan <x>") == "Author: <user> <x>"
 
 
 def test_accounts_that_name_nobody_are_words() -> None:

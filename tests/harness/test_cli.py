@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -101,8 +102,15 @@ def test_help_imports_click_the_standard_library_and_little_of_ours() -> None:
             "harness.github",
             "harness.github.command",
         ),
-        *("harness.model", "harness.model.errors", "harness.model.words"),
+        *("harness.model", "harness.model.errors", "harness.model.words", "harness.workflow_log"),
     }
+
+
+def test_every_variable_that_a_help_names_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (["validate"], ["gate"], ["bundle", "verify"], ["sweep", "run"]):
+        assert main([*command, "--help"]) == 0
+    named = re.findall(r"\[env:\s+([^\]\s]+)\s*\]", capsys.readouterr().out)
+    assert len(named) > 10 and not [name for name in named if not re.fullmatch("[A-Z0-9_]+", name)]
 
 
 def test_every_command_and_option_is_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:

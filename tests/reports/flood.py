@@ -1,7 +1,8 @@
-"""Judgements that try to flood a page: many findings, long texts, many lines."""
+"""Judgements that try to flood a page: many findings, long texts, many lines, many checks."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from bundles.contents import Bundle
@@ -24,4 +25,17 @@ def flooded(bundle: Bundle, num_findings: int, *, text: str, num_details: int = 
     judgement = bundle.judgement.model_copy(
         update={"checks": (summary, *bundle.judgement.checks[1:]), "findings": findings}
     )
+    return replace(bundle, judgement=judgement)
+
+
+def grown(bundle: Bundle, num_checks: int) -> Bundle:
+    """The bundle with its checks and their findings again, under further ids, until there are so many checks."""
+    checks, findings = list(bundle.judgement.checks), list(bundle.judgement.findings)
+    further = itertools.cycle(bundle.judgement.checks)
+    while len(checks) < num_checks:
+        check = next(further)
+        again = {"check": f"{check.check[:3]}{len(checks):04d}"}
+        checks.append(check.model_copy(update=again))
+        findings += [f.model_copy(update=again) for f in bundle.judgement.findings if f.check == check.check]
+    judgement = bundle.judgement.model_copy(update={"checks": tuple(checks), "findings": tuple(findings)})
     return replace(bundle, judgement=judgement)

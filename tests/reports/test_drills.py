@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from bundles.contents import Bundle, EvidenceFile
 from harness.model.evidence import (
@@ -130,6 +132,27 @@ def test_records_without_rows_are_shown_to_be_empty(examples: dict[str, Path]) -
     judgement = bundle.judgement.model_copy(update={"findings": findings})
     html = render_html(build_view(replace(bundle, evidence=files, judgement=judgement), {}))
     assert html.count('<p class="none">None.</p>') >= 8
+
+
+def marked(value: Any) -> Any:
+    """A record or a part of one with a mark that would turn the text behind it around, in every text."""
+    if isinstance(value, BaseModel):
+        fields = {name: marked(getattr(value, name)) for name in type(value).model_fields if name != "kind"}
+        return value.model_copy(update=fields)
+    if isinstance(value, tuple):
+        return tuple(marked(element) for element in value)
+    if isinstance(value, dict):
+        return {key: marked(element) for key, element in value.items()}
+    return value + "\u202e" if type(value) is str else value
+
+
+def test_no_text_of_any_record_turns_the_page_around(examples: dict[str, Path]) -> None:
+    bundle = read_example(examples["drills"])
+    files = tuple(replace(file, record=marked(file.record)) for file in bundle.evidence)
+    findings = tuple(f.model_copy(update={"evidence": ()}) for f in bundle.judgement.findings)
+    judgement = bundle.judgement.model_copy(update={"findings": findings})
+    html = render_html(build_view(replace(bundle, evidence=files, judgement=judgement), {}))
+    assert "\\u202e" in html and "\u202e" not in html
 
 
 def test_one_arm_alone_is_no_comparison(examples: dict[str, Path]) -> None:

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from bundles.archive import unpack
 from harness.model.words import Outcome
 from reports.html import NUM_ASKS_AT_TOP, NUM_LIMITS_AT_TOP, render_html
 from reports.view import build_view
 from tests.bundles.examples import CHECK_HELP
-from tests.reports.flood import flooded
+from tests.reports.flood import flooded, grown
 from tests.reports.large import NUM_CHECKS, write_large
 from tests.reports.pages import NAMES, parse_page, read_example
 
+RECORDED = Path(__file__).parents[2] / "examples" / "bundles" / "kimi-k3-cpu-smoke.tar.gz"
 URL_ATTRIBUTES = (
     "src",
     "href",
@@ -217,3 +219,16 @@ def test_each_thing_to_ask_for_and_each_limit_is_listed_once_and_the_first_are_n
         folded = [e for e in listed if any(a.tag == "details" for a in e.ancestors())]
         assert len(listed) == len(items)
         assert len(folded) == max(len(items) - at_top, 0)
+
+
+def test_two_hundred_checks_with_the_findings_of_a_real_run_fit_and_their_open_findings_are_whole(
+    tmp_path: Path,
+) -> None:
+    unpack(RECORDED, tmp_path)
+    bundle = grown(read_example(tmp_path), NUM_CHECKS)
+    html = render_html(build_view(bundle, CHECK_HELP))
+    open_ones = sum(
+        f.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE) for f in bundle.judgement.findings
+    )
+    assert len(html.encode("utf-8")) <= 1_500_000
+    assert len(re.findall(r'<li class="finding (?:fail|inconclusive|not_run|error)">\n', html)) == open_ones

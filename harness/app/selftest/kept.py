@@ -36,6 +36,8 @@ SIZES = CpuSizes(
 )
 """Enough to show a fault, and that a twin has none where a fault's expected checks look; none looks at evaluations."""
 TIMED = replace(SIZES, num_greedy_prompts=64, num_sampling_prompts=1, num_feature_prompts=0, timing_pairs=8)
+SLOW = replace(TIMED, num_greedy_prompts=8, num_forced_prompts=4, num_structured_prompts=1)
+"""For a fault that the timed cells alone are to show."""
 
 
 def sizes_of(cases: Sequence[Case]) -> CpuSizes:
@@ -86,9 +88,9 @@ def _paths(files: Iterable[ImportedFile]) -> set[str]:
     return {file.path for file in files}
 
 
-def collect_timed(run: CpuRun) -> None:
+def collect_timed(run: CpuRun, sizes: CpuSizes = TIMED) -> None:
     """All arms, with few requests and all timed cells."""
-    collect_cpu_tier(replace(run, sizes=TIMED))
+    collect_cpu_tier(replace(run, sizes=sizes))
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ _of_child: list[RunGroup] = []
 
 
 def _begin_child(run_group: RunGroup) -> None:
-    """An interrupt is the parent's, which then ends this process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    """An interrupt is the parent's, which then kills this process."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     _of_child[:] = [run_group]

@@ -23,7 +23,7 @@ from harness.app.own_tests import collect_own_tests
 from harness.app.recorder import Progress, utc_now
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
 from harness.app.selftest.judging import answer, parts_to_ask, result_of
-from harness.app.selftest.kept import KeptArms, KeptRuns, collect_timed, sizes_of
+from harness.app.selftest.kept import SLOW, TIMED, KeptArms, KeptRuns, collect_timed, sizes_of
 from harness.app.selftest.pool import interruptible_pool, run_in_child
 from harness.app.selftest.table import render_table
 from harness.app.selftest.tampering import Tampering
@@ -276,7 +276,7 @@ class Selftest:
             elif stage is Stage.ARM:
                 self.arms.collect_case(run, changed, sizes_of(cases))
             else:
-                collect_timed(run)
+                collect_timed(run, TIMED if any(case.is_twin for case in cases) else SLOW)
 
         tier = Tier.STATIC if stage is Stage.STATIC else Tier.CPU
         judgement = read_bundle(self._judge(repo, "HEAD~1", name, tier, collect)).judgement

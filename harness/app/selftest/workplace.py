@@ -84,15 +84,18 @@ def _commit(repo: Path, patches: Sequence[Path], message: str) -> None:
 
 
 def _apply(repo: Path, patch: Path) -> None:
-    _git(repo, "apply", "--index", str(patch.resolve()))
+    """Where another patch has changed the lines around, merges both, if neither is in the other's way."""
+    _git(repo, "apply", "--3way", str(patch.resolve()))
 
 
 def _fits(repo: Path, patch: Path) -> bool:
-    """Applies a patch, if it can be."""
+    """Applies a patch on top of those before, if it can be."""
     try:
         _apply(repo, patch)
     except FasttrackError:
+        _git(repo, "reset", "--quiet", "--hard")
         return False
+    _git(repo, "commit", "--quiet", "--allow-empty", "--message", "one more")
     return True
 
 

@@ -17,14 +17,14 @@ _NAMED = 3
 
 def undeclared_kernels(context: CheckContext) -> tuple[Ruling, tuple[str, ...]]:
     """What follows for a change without entry points in `[kernels]`, and the evidence for it."""
-    record, gpus = _record(context), context.manifest.scope.nvidia_platforms
+    record, gpus = _record(context), context.manifest.at(Tier.GPU).scope.nvidia_platforms
     if record is None and gpus:
         return missing_ruling(context.evidence, Tier.STATIC, "the change's kernel sources"), ()
     none = "The manifest declares no kernel under [kernels]"
     if record is None or not gpus:
         files = () if record is None else record.files
         brought = f" {_count(files)}: {_some(files)}." if files else ""
-        message = f"{none}, and {context.manifest.scope.why_no_nvidia_gpu}.{brought}"
+        message = f"{none}, and {context.manifest.at(Tier.GPU).scope.why_no_nvidia_gpu}.{brought}"
         return Ruling(outcome=Outcome.NOT_APPLICABLE, message=message, details=_lines(files)), ()
     if record.files:
         ruling = Ruling(
@@ -44,7 +44,7 @@ def undeclared_kernels(context: CheckContext) -> tuple[Ruling, tuple[str, ...]]:
 
 def unseen_kernels(context: CheckContext) -> tuple[Ruling, tuple[str, ...]] | None:
     """What follows from kernel sources that no entry point imported; None when nothing does."""
-    record, gpus = _record(context), context.manifest.scope.nvidia_platforms
+    record, gpus = _record(context), context.manifest.at(Tier.GPU).scope.nvidia_platforms
     if record is None:
         ruling = missing_ruling(context.evidence, Tier.STATIC, "the change's kernel sources")
         return (ruling, ()) if gpus else None
@@ -56,7 +56,7 @@ def unseen_kernels(context: CheckContext) -> tuple[Ruling, tuple[str, ...]] | No
     outcome, advice = Outcome.INCONCLUSIVE, "Add entry points that compile them."
     if not gpus:
         outcome, advice = Outcome.NOT_APPLICABLE, ""
-        message = f"{message} But {context.manifest.scope.why_no_nvidia_gpu}."
+        message = f"{message} But {context.manifest.at(Tier.GPU).scope.why_no_nvidia_gpu}."
     return Ruling(outcome=outcome, message=message, advice=advice, details=_lines(unseen)), (record.id,)
 
 

@@ -17,6 +17,7 @@ from harness.facts.python_effects.values import (
     paths,
     texts,
 )
+from harness.facts.python_source.names import dotted
 from harness.model.effects import EffectKind
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def done_at_import(
     """What a call that an import runs does beyond its caller, and its name."""
     if is_builtin(callee, "open") and _opens_to_write(resolver, site, call):
         yield EffectKind.FILES, "open"
+    if name := _device(resolver, site, call):
+        yield EffectKind.DEVICE, name
     if not isinstance(call.func, ast.Attribute):
         return
     owner = resolver.evaluate(call.func.value, site)
@@ -54,6 +57,22 @@ def done_at_import(
         for name in _contexts(resolver, owner):
             if name.startswith("torch."):
                 yield EffectKind.GLOBAL_SETTING, f"{name}.__enter__"
+
+
+def _device(resolver: Resolver, site: Site, call: ast.Call) -> str:
+    """How a call puts something on a GPU: by a `device` or by the methods of tensors; empty when it does not."""
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method == "cuda":
+        return ".cuda()"
+    given = [k.value for k in call.keywords if k.arg == "device"] + (call.args[:1] if method == "to" else [])
+    for value in given:
+        is_device = (
+            isinstance(value, ast.Call) and bool(value.args) and (dotted(value.func) or "").endswith("device")
+        )
+        text = value.args[0] if is_device and isinstance(value, ast.Call) else value
+        if any(found.startswith("cuda") for found in texts(resolver.evaluate(text, site))):
+            return f"{method or dotted(call.func) or 'a call'}(… cuda)"
+    return ""
 
 
 def _contexts(resolver: Resolver, values: Values) -> Iterator[str]:

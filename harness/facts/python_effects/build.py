@@ -34,11 +34,7 @@ _LOOKED_AT = (
 
 
 def build_module(tree: SourceTree, path: str, *, is_owned: bool) -> Module | None:
-    """The module of a file; None where it cannot be parsed.
-
-    Raises:
-        RecursionError: its statements are nested too deeply.
-    """
+    """The module of a file; None where it cannot be parsed."""
     parsed = tree.parse(path)
     if parsed is None:
         return None

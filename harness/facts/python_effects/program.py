@@ -26,12 +26,9 @@ def read_program(tree: SourceTree, paths: Iterable[str], *, owned: Collection[st
     modules: list[Module] = []
     problems: dict[str, str] = {}
     for path in sorted(p for p in paths if p.endswith(".py")):
-        try:
-            module = build_module(tree, path, is_owned=path in owned)
-        except RecursionError:
-            module = None
+        module = build_module(tree, path, is_owned=path in owned)
         if module is None:
-            problems[path] = tree.problem(path) or "its statements are nested too deeply"
+            problems[path] = tree.problem(path)
         else:
             modules.append(module)
     return Program(modules=tuple(modules), problems=problems, resolver=Resolver(modules))

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from harness.facts.python_effects.scopes import Module
+from harness.facts.python_source.names import dotted
+from harness.facts.python_source.off_path.scopes import imported_names
 from harness.model.effects import Effect, EffectKind
 
+_KEEPERS = {"warnings.catch_warnings": "warnings.", "decimal.localcontext": "decimal."}
+"""Contexts that put back at their end what is set inside them, and the settings that are meant."""
 _CAN_BE_TAKEN_BACK = frozenset({EffectKind.GLOBAL_SETTING, EffectKind.ENVIRONMENT})
 """A patched attribute or operator is not: whatever runs meanwhile, in any thread, runs the patch."""
 
@@ -16,10 +20,12 @@ def mark_restored(module: Module, effects: Sequence[Effect]) -> list[Effect]:
     """The effects of one module, those that are taken back marked as such."""
     finals = _finally_ranges(module.tree)
     contexts = _context_calls(module.tree)
+    kept = list(_kept_ranges(module))
     marked = []
     for effect in effects:
         restored = effect.kind in _CAN_BE_TAKEN_BACK and (
             (effect.line, effect.end_line) in contexts
+            or any(effect.line in lines and effect.target.startswith(setting) for lines, setting in kept)
             or any(
                 effect.function == other.function
                 and (effect.kind, effect.target) == (other.kind, other.target)
@@ -81,6 +87,18 @@ def _sets_literal(node: ast.Call | ast.Assign) -> bool:
 
 def _is_pop(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Attribute) and node.func.attr in ("pop", "unsetenv", "__delitem__")
+
+
+def _kept_ranges(module: Module) -> Iterator[tuple[range, str]]:
+    """Lines inside a context that puts settings back, and how the settings' names begin."""
+    imported = dict(imported_names(module.tree, module.package))
+    for node in ast.walk(module.tree):
+        for item in node.items if isinstance(node, ast.With | ast.AsyncWith) else ():
+            called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else None
+            first, _, rest = ((dotted(called) if called is not None else "") or "").partition(".")
+            name = f"{imported.get(first, first)}.{rest}" if rest else imported.get(first, first)
+            if isinstance(node, ast.With | ast.AsyncWith) and name in _KEEPERS:
+                yield range(node.body[0].lineno, (node.end_lineno or 0) + 1), _KEEPERS[name]
 
 
 def _context_calls(tree: ast.Module) -> set[tuple[int, int]]:

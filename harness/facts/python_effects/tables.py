@@ -77,6 +77,7 @@ _PROCESS = (
     "concurrent.futures.ProcessPoolExecutor",
     "concurrent.futures.process.ProcessPoolExecutor",
     "pty.spawn",
+    "_posixsubprocess.fork_exec",
 )
 _NETWORK_PATTERNS = (
     r"socket\.(socket|create_connection|create_server|socketpair|getaddrinfo|gethostbyname)",
@@ -88,6 +89,9 @@ _NETWORK_PATTERNS = (
     r"modelscope\.(\w+\.)*\w*download\w*",
     r"torch\.hub\.(load|download_url_to_file|load_state_dict_from_url)",
     r"asyncio\.(open_connection|start_server)",
+    r"zmq\.(\w+\.)*(Context|SyncContext|Socket)(\.instance)?",
+    r"ssl\.(get_server_certificate|create_connection)",
+    r"torch\.distributed\.(\w+\.)*(init_process_group|TCPStore|rendezvous)",
     r"(wget\.download|gdown\.\w+|fsspec\.open|s3fs\.\w+)",
 )
 _MODULES = (
@@ -151,6 +155,8 @@ _DEVICE = (
     *_names("torch.cuda", "init current_device get_device_capability get_device_properties get_device_name"),
     *_names("torch.cuda", "Stream Event CUDAGraph synchronize mem_get_info current_stream empty_cache"),
     *_names("threading", "Thread Timer"),
+    *_names("_thread", "start_new_thread start_new"),
+    *_names("multiprocessing", "pool.ThreadPool dummy.Pool dummy.Process"),
     "concurrent.futures.ThreadPoolExecutor",
 )
 AT_IMPORT_ONLY = frozenset({EffectKind.FILES, EffectKind.DEVICE})
@@ -189,6 +195,8 @@ _SETTING_ATTRIBUTES = re.compile(
 )
 _ALIASES = (
     (re.compile(r"np\."), "numpy."),
+    (re.compile(r"(posix|nt)\.(?!path\b|os\b)"), "os."),
+    (re.compile(r"_socket\."), "socket."),
     (re.compile(r"concurrent\.futures\.thread\.ThreadPoolExecutor"), "concurrent.futures.ThreadPoolExecutor"),
     (re.compile(r"multiprocessing\.(context\.\w+|process|pool)\.(?=Process|Pool)"), "multiprocessing."),
     (re.compile(r"(os|posix)\.(path\.)?os\."), "os."),

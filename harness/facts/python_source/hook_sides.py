@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from harness.facts.python_source.hunks import Span
 from harness.facts.python_source.off_path.analysis import OffPath, Reading
+from harness.facts.python_source.off_path.bases import TORCH_MODULE_NAMES
 from harness.facts.python_source.off_path.scopes import FunctionNode, Key, Scopes
 from harness.facts.python_source.off_path.switch import CONFIG_NAME, SwitchOff
 from harness.facts.python_source.tree import SourceTree
@@ -65,7 +66,7 @@ class Sides:
 
     def is_closed(self, name: str, *, is_head: bool) -> bool:
         """Whether every use of a name is in the analysed files or in files that are apart."""
-        if name.startswith("__") and name.endswith("__"):
+        if (name.startswith("__") and name.endswith("__")) or name in TORCH_MODULE_NAMES:
             return False
         return name in self.candidates and not self._outside_of(is_head).user(name)
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from harness.facts.python_source.hook_sides import Sides
 from harness.facts.python_source.hunks import Span, hunk_of
 from harness.facts.python_source.off_path.analysis import OffPath
+from harness.facts.python_source.off_path.bases import Bases
 from harness.facts.python_source.off_path.comparison import Comparison, Difference
 from harness.facts.python_source.off_path.new_code import NewCode
+from harness.facts.python_source.off_path.signatures import Options, new_options
 from harness.facts.python_source.off_path.switch import SwitchOff
 from harness.facts.python_source.words import words_of
 from harness.model.reach import GuardState, HookedFile, Hunk
@@ -174,12 +176,12 @@ class HookReader:
 
     def _new_code(self, path: str) -> NewCode:
         sides, parsed = self.sides, self.sides.base.parse(path)
-        options, positions = self._new_options(path)
         owned = {sides.head.module_of(p) for p in sides.subject.owned if p in sides.head.files}
         return NewCode(
             path=path,
             scopes=sides.scopes(is_head=True),
             tree=sides.head,
+            bases=Bases(sides.head),
             owned=lambda module: module in owned,
             is_closed=lambda name: sides.is_closed(name, is_head=True),
             where_known=sides.where_known,
@@ -188,22 +190,13 @@ class HookReader:
             old_imports=_top_imports(parsed),
             old_names=_names_of(parsed),
             changed_lines=sides.changed_lines(path),
-            new_options=options,
-            new_positions=positions,
+            options=self._new_options(path),
         )
 
-    def _new_options(self, path: str) -> tuple[dict[object, object], dict[object, object]]:
-        """Defaults of parameters that functions of the base gained, by name and by position."""
-        names: dict[object, object] = {}
-        positions: dict[object, object] = {}
-        old = self.sides.scopes(is_head=False).functions
-        for key, function in self.sides.scopes(is_head=True).functions.items():
-            before = old.get(key)
-            for index, name in enumerate(function.parameters if key[0] == path and before else ()):
-                default = function.default(name)
-                if before and name not in before.parameters and isinstance(default, ast.Constant):
-                    names[name] = positions[index] = default.value
-        return names, positions
+    def _new_options(self, path: str) -> Options:
+        base, head = (self.sides.scopes(is_head=is_head).functions for is_head in (False, True))
+        old, new = ({k: f for k, f in side.items() if k[0] == path} for side in (base, head))
+        return new_options(old, new)
 
     def _guards(self, off: OffPath, path: str, lines: range) -> tuple[str, ...]:
         found = [

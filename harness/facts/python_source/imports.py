@@ -14,6 +14,7 @@ from harness.model.reach import ImportForm
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[\w.]+)?")
 _IMPORTERS = ("import_module", "__import__", "find_spec", "resolve_name", "resolve_obj_by_qualname")
+_LOCATE = "pydoc.locate"
 _LOADED = ("sys.modules", "modules")
 _RUN_TEXT = ("exec", "eval", "run_path", "run_module", "spec_from_file_location", "SourceFileLoader")
 """Functions that run a file or a text that they are given."""
@@ -71,6 +72,7 @@ class _Finder:
         elif isinstance(node, ast.ImportFrom):
             source = resolve_relative(self._package, node.level, node.module)
             self._importers |= {a.asname for a in node.names if a.asname and a.name in _IMPORTERS}
+            self._importers |= {a.asname or a.name for a in node.names if f"{source}.{a.name}" == _LOCATE}
             for alias in node.names if source is not None else ():
                 target = source if alias.name == "*" else f"{source}.{alias.name}"
                 self._add(node.lineno, str(target), str(source), form, condition, alias.asname or alias.name)
@@ -132,7 +134,7 @@ class _Finder:
     def _call(self, node: ast.Call, condition: str) -> None:
         name = dotted(node.func) or ""
         owner, _, called = name.rpartition(".")
-        if called in self._importers and node.args:
+        if (called in self._importers or name == _LOCATE) and node.args:
             for target in self._spelt(node):
                 self._add(node.lineno, target, target, ImportForm.DYNAMIC, condition, "")
         elif owner in _LOADED and node.args:

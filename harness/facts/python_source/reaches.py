@@ -10,10 +10,14 @@ from dataclasses import dataclass, field, replace
 from harness.facts.python_source.imports import Import, find_imports
 from harness.facts.python_source.may_import import MayImport
 from harness.facts.python_source.names import dotted, is_below
+from harness.facts.python_source.spelling import spelt_text, string_constants
 from harness.facts.python_source.tree import SourceTree
 from harness.model.reach import ImportForm, InwardImport, OwnImport
 
 _WORD = re.compile(r"\w+")
+_DEFINED = rb"^(?:(?:async )?def|class) %(name)b\b|^%(name)b\b *[:=]"
+_MAX_DOORS = 8
+"""Modules that hand a name on to each other."""
 Guards = Callable[[str, int], tuple[str, ...]]
 """The conditions on the switch that keep a line of a file from running while it is off."""
 
@@ -81,6 +85,8 @@ class Reaches:
                     yield OwnImport(path=path, line=found.line, target=found.target, form=found.form)
                 elif is_below(found.module, roots):
                     yield OwnImport(path=path, line=found.line, target=found.target, form=found.form)
+                    if (origin := self._origin(found.module, found.target)) and is_below(origin, roots):
+                        yield OwnImport(path=path, line=found.line, target=origin, form=found.form)
                     bound = found.bound or found.target.rpartition(".")[2]
                     # `import a.b` binds a, and `import a.b as c` binds c to all of it.
                     is_top = found.target == found.module and found.target.partition(".")[0] == bound
@@ -91,6 +97,21 @@ class Reaches:
             for chain in self._chains(path, lambda start, rest: self._engine_name(start, rest, roots)):
                 if (chain.line, chain.target) not in known:
                     yield OwnImport(path=path, line=chain.line, target=chain.target, form=chain.form)
+
+    def _origin(self, module: str, target: str, depth: int = 0) -> str:
+        """Where a module outside the subject has a name from, if from another package; empty when it is its own."""
+        name = target.removeprefix(f"{module}.")
+        path = self.tree.path_of(module)
+        if path is None or path in self.owned_paths or "." in name or depth > _MAX_DOORS:
+            return ""
+        if re.search(_DEFINED % {b"name": re.escape(name.encode())}, self.tree.files[path], re.MULTILINE):
+            return ""
+        found = next((i for i in self.imports(path) if i.bound == name and i.target != i.module), None)
+        if found is None or self._is_subject(found):
+            return ""
+        # What a package publishes of its own modules is its interface.
+        origin = self._origin(found.module, found.target, depth + 1) or found.target
+        return "" if is_below(origin, (module,)) else origin
 
     def _outside(self, words: Iterable[str]) -> tuple[str, ...]:
         return tuple(
@@ -165,20 +186,23 @@ class Reaches:
 
     def _private_uses(self, path: str, aliases: dict[str, str]) -> Iterator[OwnImport]:
         parsed = self.tree.parse(path)
+        constants = string_constants(parsed) if parsed is not None else {}
         seen: set[tuple[int, str]] = set()
         for node in ast.walk(parsed) if parsed is not None and aliases else ():
             match node:
                 case ast.Attribute(value=owner, attr=attribute):
-                    pass
-                case ast.Call(
-                    func=ast.Name(id="getattr"), args=[owner, ast.Constant(value=str(attribute)), *_]
-                ):
-                    pass
+                    spelt: str | None = attribute
+                case ast.Call(func=ast.Name(id="getattr"), args=[owner, key, *_]):
+                    spelt = spelt_text(key, constants)
+                case ast.Subscript(value=ast.Attribute(value=owner, attr="__dict__"), slice=key):
+                    spelt = spelt_text(key, constants)
+                case ast.Subscript(value=ast.Call(func=ast.Name(id="vars"), args=[owner]), slice=key):
+                    spelt = spelt_text(key, constants)
                 case _:
                     continue
-            if not is_private(attribute):
+            if spelt is None or not is_private(spelt):
                 continue
-            name = dotted(owner)
+            attribute, name = spelt, dotted(owner)
             first, _, rest = (name or "").partition(".")
             if first in aliases:
                 target = ".".join(part for part in (aliases[first], rest, attribute) if part)

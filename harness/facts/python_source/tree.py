@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from harness.facts.python_source.deep_stack import PARSER_LIMIT
 from harness.facts.python_source.names import module_name, package_of
 
 _SOURCE_FOLDERS = ("src", "python", "lib")
@@ -91,17 +93,19 @@ class SourceTree:
 def _parsed(content: bytes | None) -> ast.Module | str:
     if content is None:
         return "there is no such file"
+    limit = sys.getrecursionlimit()
     try:
+        # However deep the reader may go, a file is read if Python can read it.
+        sys.setrecursionlimit(PARSER_LIMIT)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(content)
     except SyntaxError as error:
-        return f"it is not Python {_version()}: line {error.lineno}: {error.msg}"
-    except (ValueError, RecursionError, MemoryError) as error:
+        where = f"line {error.lineno}: " if error.lineno else ""
+        return f"it is not Python {sys.version_info.major}.{sys.version_info.minor}: {where}{error.msg}"
+    except (RecursionError, MemoryError):
+        return "it is nested more deeply than Python parses"
+    except ValueError as error:
         return f"it cannot be parsed: {error}"
-
-
-def _version() -> str:
-    import sys
-
-    return f"{sys.version_info.major}.{sys.version_info.minor}"
+    finally:
+        sys.setrecursionlimit(limit)

@@ -56,24 +56,22 @@ class CudaMemory:
     """Memory of a GPU, shared by the driver's handles; each failing call raises PeerError."""
 
     def __init__(self, device: torch.device) -> None:
-        """Makes the GPU and its context the calling thread's own."""
-        torch.cuda.set_device(device)
-        torch.cuda.synchronize(device)
+        """Takes the GPU; the thread's own current device stays as it is."""
         self._device = device
 
     def allocate(self, num_bytes: int) -> int:
         """See `PeerMemory`."""
-        return int(_call("cuMemAlloc", num_bytes))
+        return int(self._call("cuMemAlloc", num_bytes))
 
     def free(self, address: int) -> None:
         """See `PeerMemory`."""
-        _call("cuMemFree", address)
+        self._call("cuMemFree", address)
 
     def handle(self, address: int) -> bytes:
         """See `PeerMemory`."""
         from cuda.bindings import driver
 
-        handle = _call("cuIpcGetMemHandle", address)
+        handle = self._call("cuIpcGetMemHandle", address)
         return ctypes.string_at(int(handle.getPtr()), driver.CU_IPC_HANDLE_SIZE)
 
     def map(self, handle: bytes) -> int:
@@ -83,15 +81,26 @@ class CudaMemory:
         opened = driver.CUipcMemHandle()
         ctypes.memmove(int(opened.getPtr()), handle, driver.CU_IPC_HANDLE_SIZE)
         lazily = driver.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
-        return int(_call("cuIpcOpenMemHandle", opened, int(lazily)))
+        return int(self._call("cuIpcOpenMemHandle", opened, int(lazily)))
 
     def unmap(self, address: int) -> None:
         """See `PeerMemory`."""
-        _call("cuIpcCloseMemHandle", address)
+        self._call("cuIpcCloseMemHandle", address)
 
     def words(self, address: int, num_words: int) -> Tensor:
         """See `PeerMemory`; a view, valid until the memory is freed."""
         return torch.as_tensor(_Words(address, num_words), device=self._device)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """A driver's call in the GPU's context, which `synchronize` makes where there is none yet."""
+        from cuda.bindings import driver
+
+        with torch.cuda.device(self._device):
+            torch.cuda.synchronize()
+            error, *result = getattr(driver, name)(*arguments)
+        if error != driver.CUresult.CUDA_SUCCESS:
+            raise PeerError(f"{name}: {driver.CUresult(error).name}")
+        return result[0] if result else None
 
 
 class _Words:
@@ -104,15 +113,6 @@ class _Words:
             "data": (address, False),
             "version": 2,
         }
-
-
-def _call(name: str, *arguments: Any) -> Any:
-    from cuda.bindings import driver
-
-    error, *result = getattr(driver, name)(*arguments)
-    if error != driver.CUresult.CUDA_SUCCESS:
-        raise PeerError(f"{name}: {driver.CUresult(error).name}")
-    return result[0] if result else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,26 +70,21 @@ class RestoreKernel:
         device.release_dependents()
         item, lane = block * _WARPS + thread // 32, thread % 32
         if item < items:
-            half, k_block = item % 2, item // 2 % self.blocks
-            expert, row_tile = (
-                item // 2 // self.blocks // self.row_tiles,
-                item // 2 // self.blocks % self.row_tiles,
-            )
+            half, k_block, tile_row = item % 2, item // 2 % self.blocks, item // 2 // self.blocks
+            expert, row_tile = tile_row // self.row_tiles, tile_row % self.row_tiles
             sub, g = lane % 4, lane // 4
             tiles: cutlass.Constexpr = 2 if self.is_gated else 1
-            first = (Int64(expert) * self.row_tiles + row_tile) * (4 * tiles) + sub * tiles
-            source = (
-                packed.toint() + first * self.tile_bytes + k_block * _CODE_BYTES + (4 * g + 2 * half) * 16
-            )
+            first = Int64(tile_row) * (4 * tiles) + sub * tiles
+            codes = packed.toint() + first * self.tile_bytes + k_block * _CODE_BYTES
+            source = codes + (4 * g + 2 * half) * 16
             lanes = [
                 device.load_words(source + tile * self.tile_bytes + t * 16, modifier=".nc.L1::no_allocate")
                 for tile in range(tiles)
                 for t in range(2)
             ]
-            row = (Int64(expert) * (4 * self.blocks) + 4 * k_block + half) * (
-                self.row_tiles * tiles
-            ) + row_tile
-            place = marlin.toint() + (row * _TILE_WORDS + g * 16 + sub) * 4
+            k_row = Int64(expert) * (4 * self.blocks) + 4 * k_block + half
+            place = k_row * (self.row_tiles * tiles) + row_tile
+            place = marlin.toint() + (place * _TILE_WORDS + g * 16 + sub) * 4
             for part in cutlass.range_constexpr(tiles):
                 for q in cutlass.range_constexpr(2):
                     for t in cutlass.range_constexpr(4):

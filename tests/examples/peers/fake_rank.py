@@ -1,7 +1,8 @@
 """A rank without a GPU: writes answers that were prepared for it, and misbehaves where it is told to.
 
-Arguments: a folder of prepared answers, its lines, its process, what it does wrong ("die", "hang", "raise" or "-"), in
-which part, then its parts. It imports nothing of the project, so that it starts at once.
+Arguments: a folder of prepared answers, one for process ids, its lines, its process, what it does
+wrong ("die", "hang", "raise" or "-"), in which part, then its parts. It imports nothing of the project, so that it
+starts at once.
 """
 
 import json
@@ -10,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-folder, lines, process, fault, where, *parts = sys.argv[1:]
+folder, pids, lines, process, fault, where, *parts = sys.argv[1:]
 
 
 def say(event, **content):
@@ -37,6 +38,9 @@ say("ready")
 sys.stdin.readline()
 for part in parts:
     facts = json.loads(Path(folder, f"{part}-{process}.json").read_text())
+    mine = Path(pids, f"{process}.pid")
+    mine.with_suffix(".new").write_text(str(os.getpid()))
+    mine.with_suffix(".new").rename(mine)
     if where == part:
         misbehave()
     if part not in ("killed", "stalled"):
@@ -44,11 +48,10 @@ for part in parts:
             say("facts", part=part, facts=fact)
         continue
     # As kernels that wait for each other: the first process notices when the last one does not go on.
-    mine = Path(folder, f"{process}.pid")
-    mine.with_suffix(".new").write_text(str(os.getpid()))
-    mine.with_suffix(".new").rename(mine)
     say("running")
-    other = Path(folder, "1.pid")
+    other = Path(pids, "1.pid")
+    bound = time.monotonic() + 60
     while process == "1" or not other.exists() or is_running(other.read_text()):
         time.sleep(0.01)
+        assert time.monotonic() < bound
     say("lost", facts={k: v for k, v in facts[0].items() if k not in ("kind", "case", "stopped_s")})

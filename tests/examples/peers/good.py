@@ -100,6 +100,7 @@ def record(num_gpus=2):
         began="2026-11-30T00:00:00+00:00",
         seconds=1.0,
         num_gpus=num_gpus,
+        one_gpu=False,
         num_iterations=ITERATIONS,
         place=PLACE,
         parts=tuple(parts),

@@ -66,6 +66,10 @@ def add_answers_to_a_part_not_run(content):
     content["parts"][0].update(not_run="no", outcome="not_run", reasons=["no"])
 
 
+def say_that_there_was_one_gpu(content):
+    content["one_gpu"] = True
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -75,6 +79,7 @@ def add_answers_to_a_part_not_run(content):
         (drop_an_answer, "does not follow from the answers"),
         (claim_a_faster_form, "does not follow from the times"),
         (ask_for_fewer, "asked for"),
+        (say_that_there_was_one_gpu, "share a GPU"),
         (add_answers_to_a_part_not_run, "has answers"),
     ],
 )
@@ -148,7 +153,7 @@ def timed(by_batch):
             row.model_copy(
                 update={
                     "samples_us": {
-                        "one-shot": (one + process,) * 3,
+                        "one-shot": (one + process, one + process, one + process + spread),
                         "two-shot": (two + process, two + process, two + process + spread),
                         "nccl": (20.0,) * 3,
                     }
@@ -165,8 +170,9 @@ def test_two_shot_is_chosen_from_the_batch_above_which_it_is_always_faster():
     assert fit.two_shot_from_batch == 16
 
 
-def test_spreads_that_overlap_decide_nothing():
-    fit = timed([(5, 4, 9)] * 7)
+@pytest.mark.parametrize("medians", [(5, 4), (4, 5)])
+def test_spreads_that_overlap_decide_nothing(medians):
+    fit = timed([(*medians, 9)] * 7)
     assert (fit.by_batch[0].faster_form, fit.two_shot_from_batch) == (None, None)
 
 

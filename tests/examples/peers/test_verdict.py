@@ -6,7 +6,7 @@ import pytest
 
 from examples.peers.facts import Answer
 from examples.peers.plan import GPUS
-from examples.peers.verdict import decide_part
+from examples.peers.verdict import Question, decide_part
 from harness.model.words import Outcome
 from tests.examples.peers.good import answers_to, facts_of, question_of, questions
 
@@ -67,6 +67,17 @@ def test_a_delay_that_the_other_process_did_not_wait_for_fails():
     )
 
 
+def test_a_delay_that_took_no_time_fails():
+    question = question_of("delays")
+    answers = [
+        answer.model_copy(
+            update={"facts": tuple(facts.model_copy(update={"elapsed_ms": 0.0}) for facts in answer.facts)}
+        )
+        for answer in answers_to(question)
+    ]
+    assert decide_part(question, answers)[0] is Outcome.FAIL
+
+
 @pytest.mark.parametrize("changes", [{"elapsed_ms": None}, {"late_process": None}, {"late_process": 1}])
 def test_a_delay_that_is_not_told_fails(changes):
     assert decide_with("delays", 1, 0, **changes)[0] is Outcome.FAIL
@@ -105,7 +116,16 @@ def test_a_process_that_stops_late_or_without_the_name_of_the_lost_one_fails(par
     assert decide_with(part, 0, 0, **changes)[0] is Outcome.FAIL
 
 
-def test_of_several_that_stopped_one_may_name_another_that_stopped_before_it_but_not_all_may():
+@pytest.mark.parametrize(("words", "outcome"), [((3, 4), Outcome.PASS), ((3, 0), Outcome.FAIL)])
+def test_every_rank_of_a_process_must_have_given_up(words, outcome):
+    question = Question(part="killed", num_processes=2, num_ranks=4)
+    answers = answers_to(question)
+    facts = answers[0].facts[0].model_copy(update={"error_words": words})
+    answers[0] = answers[0].model_copy(update={"facts": (facts,)})
+    assert decide_part(question, answers)[0] is outcome
+
+
+def test_of_several_that_stopped_one_may_name_another_that_stopped_but_not_itself_and_not_all_may():
     question = question_of("killed", 4)
     answers = answers_to(question)
 
@@ -114,7 +134,12 @@ def test_of_several_that_stopped_one_may_name_another_that_stopped_before_it_but
         answers[process] = answers[process].model_copy(update={"facts": (facts,)})
         return decide_part(question, answers)[0]
 
-    assert [name(0, 1), name(1, 0), name(2, 0)] == [Outcome.PASS, Outcome.PASS, Outcome.FAIL]
+    assert [name(0, 1), name(0, 0), name(0, 1), name(1, 0), name(2, 0)] == [
+        Outcome.PASS,
+        Outcome.FAIL,
+        *[Outcome.PASS] * 2,
+        Outcome.FAIL,
+    ]
 
 
 @pytest.mark.parametrize(

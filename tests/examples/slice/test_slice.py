@@ -8,14 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from examples.slice.__main__ import DEPTHS, one_by_one, schedules
+from examples.slice.__main__ import ARMS, DEPTHS, one_by_one, prefill_times, schedules
 from examples.slice.agreement import divergences, place_divergence, summary
 from examples.slice.arm import _union
 from examples.slice.config import slice_config
 from examples.slice.weights import fill
 from harness.config import load_manifest
 from specialized_path.kernels.projection.variants import SHAPES
+from specialized_path.kimi_k3.moe_scope import _MOE
 from specialized_path.kimi_k3.switch import _KDA_CONSTANTS, _MODEL_CONSTANTS, MAX_BATCH
+from specialized_path.runtime.differences import list_differences
 
 
 @pytest.mark.parametrize(("tp", "rank"), [(8, "tp8"), (16, "tp16")])
@@ -28,6 +30,11 @@ def test_a_slice_has_the_shapes_that_the_kernels_were_made_for(tp, rank):
 def test_a_slice_has_the_constants_that_the_path_requires():
     config = slice_config(8, 5, 1024)
     assert {**config, **config["linear_attn_config"]}.items() >= (_MODEL_CONSTANTS | _KDA_CONSTANTS).items()
+
+
+def test_the_kernels_serve_the_mixtures_of_a_slice():
+    configs = pytest.importorskip("vllm.transformers_utils.configs.kimi_linear")
+    assert list_differences(configs.KimiLinearConfig(**slice_config(8, 5, 1024)), _MOE) == ()
 
 
 def test_the_file_that_the_gpu_tier_serves_is_the_slice_that_the_manifest_speaks_of():
@@ -95,3 +102,19 @@ def test_one_by_one_keeps_the_requests_and_never_lets_two_meet():
     ends = [step + prompt // 8192 + 1 + count for step, prompt, _, count in apart]
     is_apart = all(end <= later[0] for end, later in zip(ends, apart[1:], strict=False))
     assert (is_apart, [request[1:] for request in apart]) == (True, [request[1:] for request in arrivals])
+
+
+class _Depth:
+    """An arm that takes 10 microseconds and 3 a layer to prefill anything."""
+
+    def __init__(self, layers):
+        self.layers = layers
+
+    def ask(self, do, tokens, times):
+        return {"busy_us": [10.0 + 3.0 * self.layers] * times}
+
+
+def test_the_prefill_time_of_a_layer_is_the_difference_of_two_depths():
+    arms = {(arm, depth): _Depth(depth) for arm in ARMS for depth in DEPTHS}
+    (row,) = prefill_times(arms, [256], 2)
+    assert [row[arm]["layer_us"] for arm in ARMS] == [[3.0, 3.0], [3.0, 3.0]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from bundles.keys import make_private_key
 from bundles.reader import read_bundle
 from harness.app.cpu_tier import CpuRun, collect_cpu_tier
 from harness.app.gate import gate
+from harness.app.own_reading import OwnReading, read_commits
+from harness.app.reaching import StaticQuestion
 from harness.app.suite_plan import CpuSizes
 from harness.app.validate import validate
 from harness.model.evidence import AnyEvidence
@@ -30,6 +33,14 @@ COPIED = (
     "docs/kimi-k3-path.md",
     "docs/slice.md",
 )
+A_PART = (
+    "docs/kimi-k3-path.md",
+    "specialized_path/plugin.py",
+    "specialized_path/runtime",
+    "fasttrack.toml",
+    ".github/fasttrack-policy.toml",
+)
+"""Enough where it matters what is said of the subject's files, and not which they are: read in a tenth of the time."""
 
 
 def git(repo: Path, *arguments: str) -> None:
@@ -37,9 +48,9 @@ def git(repo: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(repo), *identity, *arguments], check=True, capture_output=True)
 
 
-def copy_subject(repo: Path) -> Path:
-    """A git repository that holds the subject, its manifest and the policy as they are in the tree."""
-    for name in COPIED:
+def copy_subject(repo: Path, names: Sequence[str] = COPIED) -> Path:
+    """A git repository that holds the subject, its manifest and the policy, or `names`, as they are in the tree."""
+    for name in names:
         source, target = ROOT / name, repo / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if source.is_dir():
@@ -72,6 +83,22 @@ def validate_options(repo: Path, out: Path, *, tier: Tier = Tier.CPU) -> Validat
     """Judges all of `repo`'s subject as new."""
     change = ChangeOptions(repo=repo, base="empty", paths=("specialized_path/**",), tier=tier)
     return ValidateOptions(change=change, out=out, output=OutputOptions())
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _commits_read_once() -> Iterator[None]:
+    """The gate's reading of the same commits under the same terms is kept: it follows from them, and takes seconds."""
+    kept: dict[tuple[str, ...], OwnReading] = {}
+
+    def read_once(question: StaticQuestion) -> OwnReading:
+        change = question.change
+        terms = (question.manifest.model_dump_json(), question.policy.model_dump_json())
+        key = (change.merge_base, change.head, *terms)
+        return kept.get(key) or kept.setdefault(key, read_commits(question))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.app.gate.read_commits", read_once)
+        yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ def test_of_a_merged_bundle_is_shown_what_came_from_where(judged_again: Path, re
     (part,) = json.loads(shown.text)["parts"]
     assert part == {
         "content_sha256": recorded.content_sha256,
-        "signers": [],
+        "claimed_signers": [],
         "tiers": ["cpu", "static"],
         "hardware": ["AMD EPYC, 2 cores"],
         "num_records": len(recorded.records),

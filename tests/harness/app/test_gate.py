@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from bundles.contents import EvidenceFile
 from bundles.reader import read_bundle
 from bundles.writer import EvidenceStore, seal
 from harness.app.gate import gate
 from harness.app.judging import decide, render_report
-from harness.app.validate import validate
-from harness.model.evidence import ChangedFilesEvidence, ImportsEvidence
+from harness.app.misfits import find_misfits
+from harness.app.selftest.resealing import reseal
+from harness.app.validate import read_question, validate
+from harness.model.errors import ConfigurationError
+from harness.model.evidence import ChangedFilesEvidence, ImportsEvidence, SubjectEvidence
 from harness.model.words import ExitCode, Outcome, Tier
 from harness.options import ChangeOptions, GateOptions, OutputOptions, ValidateOptions
-from tests.harness.app.conftest import copy_subject, git
+from tests.harness.app.conftest import A_PART, copy_subject, git
 
 STATIC_POLICY = 'schema_version = 1\nversion = "t"\n[required]\nstatic = ["ISO001"]\n'
 
@@ -27,7 +33,7 @@ def commit(repo: Path, message: str) -> None:
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     """A main branch with the subject and a static policy, and a branch `change` that edits one owned file."""
-    repo = copy_subject(tmp_path / "repo")
+    repo = copy_subject(tmp_path / "repo", A_PART)
     (repo / ".github/fasttrack-policy.toml").write_text(STATIC_POLICY)
     commit(repo, "a static policy")
     git(repo, "branch", "--force", "main")
@@ -87,11 +93,52 @@ def test_a_bundle_that_hides_a_bad_commit_is_refused(
     assert code is ExitCode.HARNESS and reason in text
 
 
+def test_a_message_or_path_that_looks_like_what_is_scrubbed_is_the_same_at_the_gate(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("USER", "alicewonder")
+    for name in ("pypi-publish-workflow", "sk-learn-baseline-notes", "ghp_a1B2c3D4a1B2c3D4", "192.168.7.9"):
+        (repo / "docs" / f"{name}.md").write_text("Notes.\n")
+    commit(
+        repo, "alicewonder: cuDNN 9.10.2.21, with ghp_a1B2c3D4a1B2c3D4 of alice@example.org in /home/alice/x"
+    )
+    bundle = make_bundle(repo, tmp_path / "bundle")
+    assert read_bundle(bundle).change.head_subject == (
+        "alicewonder: cuDNN 9.10.2.21, with <secret> of <email> in <home>/x"
+    )
+    monkeypatch.setenv("USER", "gatekeeper")
+    code, text = decide_at_gate(repo, bundle)
+    assert code is ExitCode.ADMIT, text
+
+
+def test_a_path_of_the_subject_that_is_scrubbed_is_scrubbed_alike_at_the_gate(
+    repo: Path, tmp_path: Path
+) -> None:
+    (repo / "specialized_path/ghp_a1B2c3D4a1B2c3D4.py").write_text("x = 1\n")
+    commit(repo, "a name like a token")
+    bundle = read_bundle(make_bundle(repo, tmp_path / "bundle"))
+    terms = read_question(ChangeOptions(repo=repo, base="main", head="change"))
+    files = terms.repository.export(terms.change.head, ["specialized_path/**"], tmp_path / "head")
+    record = SubjectEvidence(
+        tier=Tier.CPU, recorded_at=bundle.records[0].recorded_at, commit=terms.change.head, files=files
+    )
+    scrubbed = terms.published.record(record)
+    assert scrubbed.files != files
+    with_subject = (*bundle.evidence, EvidenceFile(path="evidence/x.json", record=scrubbed, head=""))
+    assert find_misfits(replace(bundle, evidence=with_subject), terms, datetime.now(UTC)) == []
+
+
 def test_a_bundle_with_a_manifest_of_its_own_is_refused(repo: Path, tmp_path: Path) -> None:
     manifest = tmp_path / "other.toml"
     manifest.write_text((repo / "fasttrack.toml").read_text().replace("Kimi K3 spec", "Kimi K3 other spec"))
     code, text = decide_at_gate(repo, make_bundle(repo, tmp_path / "b", manifest=manifest))
     assert code is ExitCode.HARNESS and "not the one of the head" in text
+
+
+def test_a_policy_that_cannot_be_used_is_called_by_its_own_name(repo: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty.toml").write_text("")
+    with pytest.raises(ConfigurationError, match=r"empty\.toml"):
+        decide_at_gate(repo, tmp_path, policy=tmp_path / "empty.toml")
 
 
 def test_a_bundle_of_an_earlier_head_is_stale(repo: Path, tmp_path: Path) -> None:
@@ -100,6 +147,14 @@ def test_a_bundle_of_an_earlier_head_is_stale(repo: Path, tmp_path: Path) -> Non
     commit(repo, "moved on")
     code, text = decide_at_gate(repo, bundle)
     assert code is ExitCode.HARNESS and "stale" in text
+
+
+def test_a_bundle_that_is_stale_and_not_intact_is_called_both(repo: Path, tmp_path: Path) -> None:
+    bundle = make_bundle(repo, tmp_path / "bundle")
+    reseal(bundle, judgement=lambda judgement: judgement.model_copy(update={"reason": "Because."}))
+    git(repo, "commit", "--quiet", "--allow-empty", "--message", "the next head")
+    _, text = decide_at_gate(repo, bundle)
+    assert "[bundle-stale]" in text and "[judgement-differs]" in text
 
 
 def test_a_forged_list_of_changed_files_is_found_though_its_digests_hold(repo: Path, tmp_path: Path) -> None:

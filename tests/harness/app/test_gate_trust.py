@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -22,12 +23,19 @@ from harness.app.gate import gate
 from harness.app.judging import decide, render_report
 from harness.app.validate import validate
 from harness.facts.git import Repository
+from harness.model.change import Change
 from harness.model.errors import ConfigurationError
-from harness.model.evidence import AnyEvidence, GapEvidence, SubjectEvidence
+from harness.model.evidence import (
+    AnyEvidence,
+    DefaultOffEvidence,
+    GapEvidence,
+    KernelCompilationEvidence,
+    SubjectEvidence,
+)
 from harness.model.words import ExitCode, Tier, TrustLevel
 from harness.options import ChangeOptions, CommandResult, GateOptions, OutputOptions, ValidateOptions
 from tests.bundles.sigstore_instance import IDENTITY, ISSUER, Instance
-from tests.harness.app.conftest import copy_subject, git
+from tests.harness.app.conftest import A_PART, copy_subject, git
 from tests.reports.numbers import PageWalk
 from tests.reports.pages import parse_page
 
@@ -51,7 +59,7 @@ def policy_text(*, trust: str = "", keys: tuple[PrivateKey, ...] = (KEY,), requi
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A main branch, and a branch `change` that edits one owned file."""
-    repo = copy_subject(tmp_path_factory.mktemp("gate") / "repo")
+    repo = copy_subject(tmp_path_factory.mktemp("gate") / "repo", A_PART)
     git(repo, "branch", "--force", "main")
     git(repo, "checkout", "--quiet", "-B", "change")
     plugin = repo / "specialized_path/plugin.py"
@@ -210,6 +218,58 @@ def test_arms_that_imported_other_sources_than_the_heads_are_evidence_for_nothin
     assert "other sources of the subject than the head's: specialized_path/plugin.py" in result.text
 
 
+PLUGIN = "specialized_path/plugin.py"
+
+
+def compiled(repo: Path, head: str, digest: str) -> AnyEvidence:
+    return KernelCompilationEvidence(
+        tier=Tier.STATIC,
+        recorded_at="2026-11-02T10:00:00Z",
+        entry="e",
+        arch="sm_90a",
+        variants=(),
+        versions={},
+        subject_files={
+            PLUGIN: digest or hashlib.sha256(Repository(repo).read(head, PLUGIN) or b"").hexdigest()
+        },
+    )
+
+
+def served_with_the_switch_unset(repo: Path, change: Change, side: str, digest: str) -> AnyEvidence:
+    commit = change.merge_base if side == "base" else change.head
+    files = Repository(repo).contents(commit, lambda p: p.endswith(".py") and p.startswith(ROOTS))
+    digests = {path: hashlib.sha256(content).hexdigest() for path, content in files.items()}
+    return DefaultOffEvidence(
+        tier=Tier.CPU,
+        recorded_at="2026-11-02T10:00:00Z",
+        side=side,  # type: ignore[arg-type]
+        commit=commit,
+        has_model=True,
+        imported=(),
+        files=digests | ({PLUGIN: digest} if digest else {}),
+        snapshots=(),
+    )
+
+
+ROOTS = ("specialized_path/", "nano_training/")
+
+
+@pytest.mark.parametrize("digest", ["", "0" * 64], ids=["of the commit", "of another"])
+@pytest.mark.parametrize("kind", ["compiled", "base", "head"])
+def test_what_was_compiled_or_served_is_held_to_the_sources_of_its_commit(
+    repo: Path, bundle: Path, tmp_path: Path, kind: str, digest: str
+) -> None:
+    honest = read_bundle(bundle)
+    record = (
+        compiled(repo, honest.change.head, digest)
+        if kind == "compiled"
+        else served_with_the_switch_unset(repo, honest.change, kind, digest)
+    )
+    result = at_gate(repo, sealed(honest, tmp_path / "more", (*honest.records, record)), policy=policy_text())
+    assert ("bundle-other-subject" in result.text and PLUGIN in result.text) is bool(digest)
+    assert (result.exit_code is ExitCode.HARNESS) is bool(digest)
+
+
 @pytest.mark.parametrize("time", ["20200101T000000Z", "2999-01-01T00:00:00Z"])
 def test_one_record_of_another_time_is_enough_to_refuse_all(
     repo: Path, bundle: Path, tmp_path: Path, time: str
@@ -331,50 +391,15 @@ def with_gpu_tier(original: Path, place: Path, reason: str) -> Path:
     return place
 
 
-GPU_REPLICATED = 'required = { gpu = "replicated" }'
-
-
-@pytest.mark.parametrize(
-    ("keys", "reached"),
-    [((KEY, OTHER), True), ((KEY, KEY), False), ((KEY, None), False)],
-)
-def test_evidence_is_replicated_when_two_known_keys_collected_it_each_for_itself(
-    repo: Path, bundle: Path, tmp_path: Path, keys: tuple[PrivateKey | None, ...], reached: bool
+def test_two_bundles_of_a_tier_in_which_nothing_was_decided_are_no_replicates(
+    repo: Path, bundle: Path, tmp_path: Path
 ) -> None:
     parts = [with_gpu_tier(bundle, tmp_path / f"gpu{i}", f"run {i}") for i in range(2)]
-    for part, key in zip(parts, keys, strict=True):
-        if key is not None:
-            sign_bundle(part, key, TrustLevel.MAINTAINER)
-    policy = policy_text(trust=GPU_REPLICATED, keys=(KEY, OTHER))
-    result = at_gate(repo, bundle, *parts, policy=policy)
-    assert ("asks for replicated evidence" not in result.text) is reached
-
-
-def test_the_same_bundle_twice_is_no_replicate(repo: Path, bundle: Path, tmp_path: Path) -> None:
-    parts = [with_gpu_tier(bundle, tmp_path / f"gpu{i}", "one run") for i in range(2)]
     for part, key in zip(parts, (KEY, OTHER), strict=True):
         sign_bundle(part, key, TrustLevel.MAINTAINER)
-    policy = policy_text(trust=GPU_REPLICATED, keys=(KEY, OTHER))
-    assert "asks for replicated evidence" in at_gate(repo, bundle, *parts, policy=policy).text
-
-
-def test_two_keys_of_one_holder_make_no_replicate(repo: Path, bundle: Path, tmp_path: Path) -> None:
-    parts = [with_gpu_tier(bundle, tmp_path / f"gpu{i}", f"run {i}") for i in range(2)]
-    for part, key in zip(parts, (KEY, OTHER), strict=True):
-        sign_bundle(part, key, TrustLevel.MAINTAINER)
-    policy = policy_text(trust=GPU_REPLICATED, keys=(KEY, OTHER)).replace("runner 1", "runner 0")
-    assert "asks for replicated evidence" in at_gate(repo, bundle, *parts, policy=policy).text
-
-
-def test_records_of_somebody_elses_run_make_no_replicate(repo: Path, bundle: Path, tmp_path: Path) -> None:
-    first = with_gpu_tier(bundle, tmp_path / "gpu0", "one run")
-    records = read_bundle(first).records
-    again = [r.model_copy(update={"hardware": "mine"}) if r.tier is Tier.STATIC else r for r in records]
-    second = sealed(read_bundle(bundle), tmp_path / "gpu1", again)
-    for part, key in ((first, KEY), (second, OTHER)):
-        sign_bundle(part, key, TrustLevel.MAINTAINER)
-    policy = policy_text(trust=GPU_REPLICATED, keys=(KEY, OTHER))
-    assert "asks for replicated evidence" in at_gate(repo, bundle, first, second, policy=policy).text
+    policy = policy_text(trust='required = { gpu = "replicated" }', keys=(KEY, OTHER))
+    text = at_gate(repo, bundle, *parts, policy=policy).text
+    assert "asks for replicated evidence" in text and "no required check decided with any of them" in text
 
 
 def test_the_gates_json_says_whose_word_each_bundle_is(repo: Path, bundle: Path) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import socket
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import pytest
 
 from bundles.files import list_files
-from bundles.machine_names import this_machine
 from bundles.reader import read_bundle
 from bundles.writer import seal
 from harness.app.judging import decide, render_report
 from harness.app.recorder import Progress
-from harness.app.validate import open_recorder, read_question
-from harness.model.errors import EngineError
+from harness.app.validate import open_recorder, read_question, scrubber_for
+from harness.model.errors import ConfigurationError, EngineError
 from harness.model.evidence import GapEvidence
 from harness.model.words import Tier
 from tests.harness.app.conftest import copy_subject, git, validate_options
@@ -40,8 +40,8 @@ def test_no_file_of_a_sealed_bundle_names_the_machine_or_its_user(
     monkeypatch.setattr(socket, "gethostname", lambda: "magrathea.example.net")
     options = validate_options(repo, tmp_path / "bundle", tier=Tier.STATIC)
     question = read_question(options.change)
-    scrubber = this_machine(public=question.public_text)
-    question = replace(question, change=scrubber.record(question.change))
+    question = replace(question, change=question.published.record(question.change))
+    scrubber = scrubber_for(question)
     recorder = open_recorder(question, options, Progress(quiet=True), scrubber)
     recorder.broken(Tier.CPU, "tier cpu", EngineError("engine-died", "zaphod's engine died", log_tail=LOG))
     seal(
@@ -53,10 +53,28 @@ def test_no_file_of_a_sealed_bundle_names_the_machine_or_its_user(
         scrubber=scrubber,
     )
     written = {path: file.read_text("utf-8") for path, file in list_files(options.out).items()}
-    assert not [(path, leak) for path, text in written.items() for leak in LEAKS if leak in text]
+    public = question.change.head_subject
+    assert public == "As zaphod@magrathea would: <email>"
+    assert not [
+        (path, leak)
+        for path, text in written.items()
+        for leak in LEAKS
+        if leak in text.replace(public, "").replace(escape(public), "")
+    ]
     (gap,) = [r for r in read_bundle(options.out).records if isinstance(r, GapEvidence)]
     assert gap.details == (
         'File "<home>/venv/lib/x.py", line 3, on <host>',
         "POST http://<ip>:8000 Authorization: Bearer <HF_TOKEN>",
         "remote: <secret> of <email>",
     )
+
+
+def test_a_secret_of_the_machine_in_the_heads_message_is_refused_before_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = copy_subject(tmp_path / "repo")
+    git(repo, "commit", "--quiet", "--allow-empty", "--message", f"Try {SECRET}")
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    with pytest.raises(ConfigurationError) as caught:
+        scrubber_for(read_question(validate_options(repo, tmp_path / "bundle", tier=Tier.STATIC).change))
+    assert caught.value.slug == "change-names-secret"

@@ -25,6 +25,7 @@ from harness.model.evidence import (
 from harness.model.finding import Finding
 from harness.model.kernel_audit import Decision, KernelSource, UnreadText, WaitStatement
 from harness.model.kernels import KernelsSection
+from harness.model.manifest import SliceModel
 from harness.model.words import Outcome, Tier
 from tests.harness.checks.evidence_builder import CHANGE, MANIFEST, POLICY
 
@@ -242,6 +243,17 @@ def test_kernels_without_a_section_are_let_through_only_where_nothing_declared_r
     platform: str, records: tuple[AnyEvidence, ...], outcome: Outcome
 ) -> None:
     assert outcomes(on(platform, *records)) == {outcome}
+
+
+def test_a_slice_on_a_gpu_reaches_kernels_that_the_miniature_on_a_cpu_does_not() -> None:
+    given = context(brought("subject/k.py"), entries=())
+    on_a_cpu, on_a_gpu = (
+        given.manifest.scope.model_copy(update={"platforms": (p,)}) for p in ("cpu", "sm_90a")
+    )
+    found = SliceModel(config="c.json", max_model_len=32, scope=on_a_gpu, dispatch=given.manifest.dispatch)
+    models = given.manifest.models.model_copy(update={"slice": found})
+    manifest = given.manifest.model_copy(update={"scope": on_a_cpu, "models": models})
+    assert outcomes(list(CHECKS["PDL001"].run(replace(given, manifest=manifest)))) == {Outcome.NOT_RUN}
 
 
 def test_kernels_that_no_entry_point_imported_keep_the_check_open() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from harness.engine.arm_spec import CPU_ENV, ArmSpec
+from harness.engine.arm_spec import ArmSpec
 from harness.engine.client import CompletionClient
 from harness.engine.coverage_reader import read_coverage
 from harness.engine.hold import held_engine
@@ -57,8 +57,6 @@ def server(
         nonce="n0",
         max_model_len=512,
         coverage_globs=GLOBS,
-        starts_warm=True,
-        env=CPU_ENV,
         additional_config={"decode_backend": "toy"},
         engine_args=(
             *("--logits-processors", "harness.engine.force_tokens:ForceTokens", "toy_subject.processor:Toy"),

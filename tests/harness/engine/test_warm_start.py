@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from harness.engine import warm_start
 from harness.engine.arm_spec import BOOTSTRAP, ArmSpec
 from harness.engine.forked_program import MODULE
 from harness.engine.trace_settings import write_settings
-from harness.engine.warm_start import WarmParent, WarmProcess
+from harness.engine.warm_start import WarmParent, WarmProcess, fork_supervisor
+from harness.model.errors import EngineError
 
 PROGRAMS = {
     "heavy": "import os\nPID = os.getpid()\nos.environ['SET_AT_IMPORT'] = 'yes'\n",
@@ -82,9 +84,7 @@ class Place:
             "TMPDIR": str(temp_dir),
             "HOME": "/its own",
         }
-        process = self.parent.fork(temp_dir, spec.log_path, (*MODULE, name, *arguments), env)
-        assert process is not None
-        return process
+        return self.parent.fork(temp_dir, spec.log_path, (*MODULE, name, *arguments), env)
 
     def run(self, spec: ArmSpec, name: str, *arguments: str) -> list[dict[str, Any]]:
         assert self.begin(spec, name, *arguments).wait(60) == 0, spec.log_path.read_text()
@@ -202,11 +202,26 @@ def test_a_subject_that_the_parent_has_imported_is_started_anew(tmp_path: Path, 
     assert told["heavy"] == told["pid"] and "toy_subject" not in told["modules"]
 
 
+def test_a_command_that_runs_no_module_begins_no_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warm_start, "WarmParent", None)
+    assert fork_supervisor(tmp_path, tmp_path / "log", (sys.executable, "-c", "pass"), {}) is None
+
+
 @pytest.mark.parametrize("module", ["threaded", "no_such_module"])
 def test_a_parent_with_a_second_thread_or_without_its_imports_forks_nothing(
     module: str, tmp_path: Path
 ) -> None:
     assert not WarmParent(write_programs(tmp_path), [module]).is_ready
+
+
+def test_an_engine_is_not_started_another_way_when_the_parent_is_gone(tmp_path: Path, spec: ArmSpec) -> None:
+    env = write_programs(tmp_path)
+    parent = WarmParent(env, ["heavy"])
+    parent.close()
+    with pytest.raises(EngineError, match="is gone"):
+        Place(parent, tmp_path, env).begin(spec, "leaves")
 
 
 def test_a_parent_leaves_with_the_harness(tmp_path: Path, all_gone: Callable[..., bool]) -> None:

@@ -292,6 +292,15 @@ def test_a_pull_request_that_cannot_be_found_leaves_a_failed_check_run(
     assert bench.check["conclusion"] == "failure" and "No open pull request" in bench.said
 
 
+def test_an_honest_change_that_goes_into_another_branch_is_not_let_through(
+    bench: Bench, honest: tuple[str, Path]
+) -> None:
+    bench.server.add_pull(12, honest[0], bench.subject.base)
+    bench.server.pulls[12]["base"]["ref"] = "stable"
+    assert bench.publish(*honest).exit_code is ExitCode.HARNESS
+    assert bench.check["conclusion"] == "failure" and "which is not the default branch" in bench.said
+
+
 def test_a_bug_in_the_judge_leaves_a_failed_check_run(
     bench: Bench, honest: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

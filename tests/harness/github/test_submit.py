@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from bundles.error import BundleError
+from bundles.reader import read_bundle
+from harness.app.selftest.resealing import reseal
 from harness.app.submit import submit
+from harness.github.command import submit as submit_command
 from harness.github.options import SubmitOptions
 from harness.model.errors import ConfigurationError
 from tests.harness.github.server import REPOSITORY, FakeGitHub
@@ -52,9 +56,9 @@ def test_an_archive_is_taken_as_it_is(bundle: Path) -> None:
 
 def test_an_altered_bundle_is_not_handed_over(bundle: Path) -> None:
     (bundle / "policy.toml").write_text("schema_version = 1\n")
-    with pytest.raises(ConfigurationError) as error:
+    with pytest.raises(BundleError) as error:
         submit(asked(bundle))
-    assert error.value.slug == "submit-not-intact" and not bundle.with_name("bundle.tar.gz").exists()
+    assert error.value.slug == "bundle-not-intact" and not bundle.with_name("bundle.tar.gz").exists()
 
 
 def test_a_bundle_of_an_earlier_head_is_not_handed_over(
@@ -66,6 +70,38 @@ def test_a_bundle_of_an_earlier_head_is_not_handed_over(
     server.pulls[12]["head"]["sha"] = "c" * 40
     with pytest.raises(ConfigurationError, match="cccccccccccc"):
         submit(asked(bundle, server))
+
+
+def test_a_pull_request_without_its_repository_is_not_taken_for_looked_up(bundle: Path) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        submit(SubmitOptions(bundle=bundle, repository="", pull_request=1))
+    assert error.value.slug == "no-repository"
+
+
+def test_the_repository_of_a_job_is_where_the_pull_request_is_looked_up(
+    bundle: Path, server: FakeGitHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.add_pull(12, "c" * 40, "d" * 40)
+    monkeypatch.setattr("tests.harness.github.server.TOKEN", "t")
+    for name, value in {
+        "GITHUB_REPOSITORY": REPOSITORY,
+        "GITHUB_API_URL": server.url,
+        "GITHUB_TOKEN": "t",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError, match="cccccccccccc"):
+        submit_command.main([str(bundle), "--pull-request", "12"], standalone_mode=False)
+
+
+@pytest.mark.parametrize("reason", ["--paths", "rejects the change"])
+def test_what_the_gate_will_refuse_is_said_before_it_is_attached(bundle: Path, reason: str) -> None:
+    if reason == "--paths":
+        reseal(bundle, change=lambda change: change.model_copy(update={"limited_to": ("fast/**",)}))
+    else:
+        policy = read_bundle(bundle).policy_text.replace("protected = [", 'protected = ["fast/**", ')
+        reseal(bundle, policy=lambda _: policy)
+    first, *_ = submit(asked(bundle)).text.splitlines()
+    assert reason in first
 
 
 def test_what_github_does_not_take_is_said_before_it_is_tried(

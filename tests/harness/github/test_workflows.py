@@ -122,6 +122,7 @@ def test_the_gpu_machine_takes_the_labelled_commit_and_only_behind_an_approval()
     job = JOBS["gpu.yml", "measure"]
     refs = [s["with"]["ref"] for s in job["steps"] if s.get("uses", "").startswith("actions/checkout@")]
     assert job["environment"] == "fasttrack-gpu" and "label.name == 'fasttrack-gpu'" in job["if"]
+    assert "pull_request.base.ref == github.event.repository.default_branch" in job["if"]
     assert refs == ["${{ github.event.pull_request.base.sha }}", "${{ github.event.pull_request.head.sha }}"]
 
 

@@ -22,6 +22,14 @@ from toy_kernels import COUNTS
 def test_each(n):
     COUNTS.update(["small", "large"])
 """
+INTERRUPTED = """
+import os, signal, time
+
+
+def test_a_run_that_takes_too_long():
+    os.kill(os.getppid(), signal.SIGINT)
+    time.sleep(30)
+"""
 SANITIZER = """#!/bin/sh
 if [ "$1" = --version ]; then echo "Version 2025.3.1.0 (build 1)"; exit; fi
 while [ "$1" != --log-file ]; do shift; done
@@ -79,10 +87,6 @@ def test_data_of_an_imported_package_is_part_of_its_source(toy):
     assert "toy_package/table.json" in record.sources
 
 
-def test_a_run_that_used_no_gpu_names_none(toy):
-    assert run(toy)[1].machine is None
-
-
 def test_a_run_names_the_gpu_that_the_tests_saw(pretended_gpu):
     (pretended_gpu.parent / "toy_tests" / "conftest.py").write_text("import torch\n")
     assert run(pretended_gpu)[1].machine.gpu == "pretended GPU"
@@ -98,6 +102,13 @@ def test_a_process_that_is_killed_is_a_fault_although_the_others_pass(toy):
         "import os, signal\n\ndef test_dies():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     assert run(toy, "--jobs", "2", tests=3)[0] == ExitCode.REJECT
+
+
+def test_an_interrupted_run_keeps_what_it_had_recorded_and_stays_open(toy, capsys):
+    (toy.parent / "toy_tests" / "test_zlast.py").write_text(INTERRUPTED)
+    code, record = run(toy, tests=2)
+    assert (code, record.stopped_by, len(record.tests)) == (ExitCode.UNDECIDED, "an interrupt", 2)
+    assert record.sources and "ended early: an interrupt" in capsys.readouterr().out
 
 
 def test_a_process_without_a_test_to_run_is_no_fault(toy):

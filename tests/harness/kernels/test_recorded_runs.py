@@ -11,8 +11,7 @@ from harness.model.words import ExitCode
 
 EVIDENCE = Path(__file__).parents[3] / "docs/kernels/evidence"
 TUNES = sorted(EVIDENCE.glob("*-tune.json"))
-MEMCHECKS = sorted(EVIDENCE.glob("*-memcheck-*.json"))
-TESTS = sorted([*EVIDENCE.glob("*-tests-*.json"), *MEMCHECKS])
+TESTS = sorted([*EVIDENCE.glob("*-tests-*.json"), *EVIDENCE.glob("*-memcheck-*.json")])
 RUNS = sorted(set(EVIDENCE.glob("*.json")) - {*TUNES, *TESTS})
 
 
@@ -40,9 +39,3 @@ def test_a_recorded_run_of_tests_that_is_not_in_order_is_listed_as_incomplete(pa
     readme = (EVIDENCE / "README.md").read_text(encoding="utf-8")
     listed = f"{path.name}` | **incomplete**" in readme
     assert listed == (commands.tests_code(run) != ExitCode.ADMIT)
-
-
-@pytest.mark.parametrize("path", MEMCHECKS, ids=lambda path: path.stem)
-def test_a_recorded_memcheck_followed_every_process_and_found_nothing(path: Path):
-    checked = KernelTestRun(**json.loads(path.read_text(encoding="utf-8"))).memcheck
-    assert checked is not None and checked.is_clean

@@ -10,6 +10,7 @@ from specialized_path.kimi_k3.switch import (
     DecodeProvider,
     K3Deployment,
     choose_decode_provider,
+    list_costs,
     list_refusals,
     take_switch,
     without_switch,
@@ -143,3 +144,9 @@ def test_a_deployment_out_of_scope_does_not_start(monkeypatch):
         "pipeline_parallel_size",
         "enable_lora",
     ]
+
+
+@pytest.mark.parametrize(("max_num_seqs", "named"), [(64, []), (65, ["max_num_seqs"])])
+def test_steps_beyond_the_kernels_are_named_as_a_cost(max_num_seqs, named):
+    costs = list_costs(K3Deployment(max_num_seqs=max_num_seqs))
+    assert [cost.split(":")[0] for cost in costs] == named

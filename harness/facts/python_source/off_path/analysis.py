@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from harness.facts.python_source.off_path.frames import Frame, start_frame
 from harness.facts.python_source.off_path.knowledge import Knowledge
-from harness.facts.python_source.off_path.residue import effect_of, tidy
+from harness.facts.python_source.off_path.residue import Effect, effect_of, tidy
 from harness.facts.python_source.off_path.scopes import Function, FunctionNode, Key, Scopes
 from harness.facts.python_source.off_path.statements import Guard, Statements
 from harness.facts.python_source.off_path.switch import SwitchOff
@@ -167,12 +167,13 @@ class Reading:
             self.knowledge.effects[function.key] = effect_of(body) or self._shared_names(function)
         self._mention(body)
 
-    def _shared_names(self, function: Function) -> str:
+    def _shared_names(self, function: Function) -> Effect | None:
         """The variables of a hooked file that a function sets; the subject's own files' are nobody else's."""
         if function.path not in self._hooks:
-            return ""
+            return None
         names = [n for node in ast.walk(function.node) if isinstance(node, ast.Global) for n in node.names]
-        return f"`global {names[0]}` in line {function.node.lineno}" if names else ""
+        text = f"does `global {names[0]}` in line {function.node.lineno}" if names else ""
+        return Effect(text, is_sure=True) if names else None
 
     def _runs(self, function: Function) -> bool:
         """Whether code that can run may call a function."""
@@ -238,6 +239,8 @@ class _Filler:
                 if fields.get(name):
                     fields[name] = self.fill(fields[name], prefix)
         filled = ast.copy_location(type(statement)(**fields), statement)
+        if isinstance(statement, FunctionNode):
+            filled.as_written = statement  # type: ignore[attr-defined]
         if taint := getattr(statement, "undecided", ""):
             filled.undecided = taint  # type: ignore[attr-defined]
         return filled

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from harness.facts.python_source.names import dotted
 from harness.facts.python_source.off_path.knowledge import Knowledge
+from harness.facts.python_source.off_path.residue import Effect
 from harness.facts.python_source.off_path.scopes import Function
 from harness.facts.python_source.off_path.switch import EMPTY, SWITCHES
 from harness.facts.python_source.off_path.values import (
@@ -24,6 +25,7 @@ from harness.facts.python_source.off_path.values import (
 )
 
 K = TypeVar("K")
+_UNREAD = Effect("has not been read", is_sure=False)
 _READS = frozenset(("get", "copy", "keys", "values", "items"))
 _PROPERTIES = frozenset(("property", "cached_property", "functools.cached_property"))
 
@@ -86,18 +88,18 @@ class Calls:
             return unknown(f"what {function.qualname} returns cannot be told")
         return value.derive()
 
-    def has_effects(self, node: ast.Call, path: str) -> bool:
-        """Whether a call does more than return a value, as far as analysed functions are called."""
-        return any(
-            self._knowledge.effects.get(f.key) for f in self._knowledge.functions_called(path, node.func)
-        )
+    def effect(self, node: ast.Call, path: str) -> Effect | None:
+        """What a call of analysed functions does besides returning a value."""
+        functions = self._knowledge.functions_called(path, node.func)
+        found = [effect for f in functions if (effect := self._knowledge.effects.get(f.key))]
+        return next((effect for effect in found if effect.is_sure), found[0] if found else None)
 
     def does_nothing(self, node: ast.Call, path: str) -> bool:
         """Whether a call only returns a value: of analysed functions without effects, or of the environment."""
         if self._knowledge.scopes.absolute(path, node.func) in ("os.getenv", "os.environ.get"):
             return True
         functions = self._knowledge.functions_called(path, node.func)
-        return bool(functions) and all(self._knowledge.effects.get(f.key) == "" for f in functions)
+        return bool(functions) and all(self._knowledge.effects.get(f.key, _UNREAD) is None for f in functions)
 
     def only_reads(self, node: ast.Call, arguments: Sequence[Value]) -> bool:
         """Whether a method of the mapping that holds the switch leaves all keys but the switch's own as they are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -25,6 +26,7 @@ from harness.facts.python_source.off_path.values import (
 )
 
 Reduced = tuple[Value, ast.expr]
+_BUILTINS = frozenset(dir(builtins))
 N = TypeVar("N", bound=ast.AST)
 
 
@@ -64,7 +66,7 @@ class Expressions:
 
     def has_effects(self, node: ast.expr, frame: Frame) -> bool:
         """Whether an expression calls an analysed function that does more than return a value."""
-        return any(self._calls.has_effects(n, frame.path) for n in ast.walk(node) if isinstance(n, ast.Call))
+        return any(self._calls.effect(n, frame.path) for n in ast.walk(node) if isinstance(n, ast.Call))
 
     def attribute_value(self, node: ast.expr, attribute: str, path: str) -> Value:
         """The value of `node.attribute` by name alone."""
@@ -95,9 +97,17 @@ class Expressions:
         return known(node.value), node
 
     def _name(self, node: ast.Name, frame: Frame) -> Reduced:
+        if self._is_bound(node.id, frame):
+            node.is_bound = True  # type: ignore[attr-defined]
         if node.id in frame.env:
             return frame.env[node.id], node
         return self._global(node.id, frame.path), node
+
+    def _is_bound(self, name: str, frame: Frame) -> bool:
+        """Whether a name has a value here, as far as the order of the statements shows."""
+        scopes = self.knowledge.scopes
+        at_top = name in scopes.imports.get(frame.path, {}) or (frame.path, name) in scopes.functions
+        return name in frame.env or name in _BUILTINS or (at_top and name not in frame.stored)
 
     def _global(self, name: str, path: str) -> Value:
         imported = self.knowledge.scopes.imports.get(path, {}).get(name)
@@ -118,14 +128,19 @@ class Expressions:
         if dotted(node) == "typing.TYPE_CHECKING":
             return known(False, derived=True), node
         inner, left = self.read(node.value, frame)
+        kept = _with(node, value=left)
+        # What the file read before the change, it can read now; a name of the change may be missing.
+        kept.is_bound = node.attr not in self.knowledge.fresh  # type: ignore[attr-defined]
         if node.attr == "__dict__" and frame.path in self.knowledge.hooks:
             self.knowledge.blur = "attributes are reached through their dictionary"
         if properties := self._calls.properties(node):
-            return join_all(map(self._calls.returned, properties)), _with(node, value=left)
+            return join_all(map(self._calls.returned, properties)), kept
         value = self.attribute_value(node.value, node.attr, frame.path)
+        if value.mapping:
+            kept.is_bound = True  # type: ignore[attr-defined]
         if value.constants is None and not value.mapping:
             value = replace(value, taint=value.taint or inner.taint)
-        return value, _with(node, value=left)
+        return value, kept
 
     def _call(self, node: ast.Call, frame: Frame) -> Reduced:
         _, callee = self.read(node.func, frame)
@@ -149,6 +164,8 @@ class Expressions:
         is_read = bool(owner.mapping) and self._calls.only_reads(node, values)
         if is_read or self._calls.does_nothing(node, frame.path):
             left.is_quiet = True  # type: ignore[attr-defined]
+        if effect := self._calls.effect(node, frame.path):
+            left.effect = effect  # type: ignore[attr-defined]
         return value, left
 
     def _owner(self, callee: ast.expr, frame: Frame) -> Value:

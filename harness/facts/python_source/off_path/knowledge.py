@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from harness.facts.python_source.off_path.residue import Effect
 from harness.facts.python_source.off_path.scopes import Function, Key, Scopes
 from harness.facts.python_source.off_path.switch import SwitchOff
 from harness.facts.python_source.off_path.values import ANYTHING, BOTTOM, Value, join, unknown
@@ -36,8 +37,8 @@ class Knowledge:
     positions: dict[int, Value] = field(default_factory=dict)
     """Values by position of arguments of changed calls whose target is not known."""
     returns: dict[Key, Value] = field(default_factory=dict)
-    effects: dict[Key, str] = field(default_factory=dict)
-    """What a function does besides returning a value; empty when nothing."""
+    effects: dict[Key, Effect | None] = field(default_factory=dict)
+    """What a function does besides returning a value; None when nothing."""
     live: set[str] = field(default_factory=set)
     """Names that code mentions which can run while the switch is off."""
     blur: str = ""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import ast
-import copy
 import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from harness.facts.python_source.names import dotted, resolve_relative
-from harness.facts.python_source.off_path.calls import is_changed
-from harness.facts.python_source.off_path.residue import is_pure
-from harness.facts.python_source.off_path.scopes import FunctionNode, Scopes, imported_names
+from harness.facts.python_source.off_path.bases import Bases, members_of
+from harness.facts.python_source.off_path.residue import effect_of_expression, is_total
+from harness.facts.python_source.off_path.scopes import FunctionNode, Scopes
+from harness.facts.python_source.off_path.signatures import Options
 from harness.facts.python_source.tree import SourceTree
 
+Reason = tuple[str, bool] | None
+"""Why something matters with the switch off, and whether it surely does; None when it does not."""
 _QUIET_DECORATORS = frozenset(
     (
         *("staticmethod", "classmethod", "property", "cached_property", "functools.cached_property"),
@@ -24,8 +26,21 @@ _QUIET_DECORATORS = frozenset(
     )
 )
 """Decorators that only wrap what they are given."""
-_MAX_DEPTH = 8
-"""Base classes of base classes that are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a statement is added."""
+
+    names: Collection[str]
+    """Names that the file, class or function used before."""
+    owner: ast.ClassDef | None = None
+    """The class whose body it is."""
+    is_function: bool = False
+    shared: Collection[str] = ()
+    """Locals of the function that others see too."""
+    is_followed: bool = False
+    """Whether assignments of before come after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +50,7 @@ class NewCode:
     path: str
     scopes: Scopes
     tree: SourceTree
+    bases: Bases
     owned: Callable[[str], bool]
     """Whether a module is the subject's."""
     is_closed: Callable[[str], bool]
@@ -49,221 +65,179 @@ class NewCode:
     old_names: Collection[str]
     """Variables that the file used before, parameters, imports and definitions included."""
     changed_lines: Collection[int]
-    new_options: dict[object, object]
-    """New parameters with a constant default, by name."""
-    new_positions: dict[object, object]
-    """The same by position."""
+    options: Options
+    """Parameters that the file's functions gained."""
 
-    def why_import_matters(self, node: ast.stmt) -> str:
-        """Why an import that runs with the switch off matters; empty when it does not."""
+    def why_matters(self, node: ast.stmt, place: Place) -> Reason:
+        """Why a new statement matters with the switch off."""
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            return self._import(node, place)
+        if isinstance(node, FunctionNode | ast.ClassDef):
+            return self._definition(node, place)
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            return None
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            reasons = [self._target(target, place) for target in targets]
+            found = next((r for r in reasons if r and r[1]), next(filter(None, reasons), None))
+            value = self._value(node.value) if node.value is not None else None
+            return found if found and found[1] else value if value and value[1] else found or value
+        effect = effect_of_expression(node.value, calls_are_sure=True) if isinstance(node, ast.Expr) else None
+        return (effect.text, False) if effect and not effect.is_sure else ("runs with the switch off", True)
+
+    def _import(self, node: ast.Import | ast.ImportFrom, place: Place) -> Reason:
         package = self.tree.package_of(self.path)
-        if isinstance(node, ast.Import):
-            targets = [(alias.name, "") for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            source = resolve_relative(package, node.level, node.module) or ""
-            targets = [(source, alias.name) for alias in node.names]
-        else:
-            return ""
-        return next((reason for module, name in targets if (reason := self._import_reason(module, name))), "")
+        for alias in node.names:
+            if isinstance(node, ast.Import):
+                module, name = alias.name, ""
+            else:
+                module, name = resolve_relative(package, node.level, node.module) or "", alias.name
+            bound = alias.asname or alias.name.partition(".")[0]
+            if reason := self._imported(module, name) or self._name(bound, place):
+                is_package = isinstance(node, ast.Import) and not alias.asname and self._imports_top(bound)
+                if not is_package or reason[0].startswith("imports"):
+                    return reason
+        return None
 
-    def _import_reason(self, module: str, name: str) -> str:
+    def _imports_top(self, name: str) -> bool:
+        """Whether the file's name already stands for the package of that name, as `import a.b` makes it."""
+        return self.scopes.imports.get(self.path, {}).get(name) == name and not self.scopes.is_rebound(
+            self.path, name
+        )
+
+    def _imported(self, module: str, name: str) -> Reason:
         full = f"{module}.{name}" if name else module
         if self.owned(module) or self.owned(full):
             if f"{module}:{name}" in self.reads:
-                return ""
-            return f"imports {full} of the subject with the switch off; it is not among [switch] reads"
+                return None
+            return f"imports {full} of the subject with the switch off; it is not among [switch] reads", True
+        if module == "__future__":
+            return f"imports {full}, which changes how the whole file is compiled", False
+        if name == "*":
+            return f"imports every name of {module}, and which that are cannot be told", False
         top = module.partition(".")[0]
         if top in sys.stdlib_module_names or top in self.old_imports:
-            return ""
+            return None
         if self.tree.path_of(module) or self.tree.path_of(full):
-            return ""
-        return f"imports {module} with the switch off, which the file did not need before"
+            return None
+        return f"imports {module} with the switch off, which the file did not need before", True
 
-    def why_definition_matters(
-        self, node: FunctionNode | ast.ClassDef, owner: ast.ClassDef | None, *, in_function: bool
-    ) -> tuple[str, bool]:
-        """Why a new function or class matters with the switch off, empty when it does not, and whether it surely does.
-
-        `owner` is the class that it is a member of.
-        """
-        name = node.name
-        for decorator in node.decorator_list:
-            called = decorator.func if isinstance(decorator, ast.Call) else decorator
-            text = dotted(called) or ""
-            if text not in _QUIET_DECORATORS and not text.endswith((".setter", ".getter", ".deleter")):
-                return (
-                    f"@{text or 'a computed decorator'} runs when {name} is defined, with the switch off",
-                    True,
-                )
-        if in_function:
-            return "", True
-        if name.startswith("__") and name.endswith("__"):
-            return f"Python itself calls {name}", True
+    def _name(self, name: str, place: Place) -> Reason:
+        """Why a new name matters where it is bound."""
+        if place.owner is not None:
+            return self._member(name, place.owner, place.names)
+        if name in place.names:
+            return f"gives {name}, which was used here before, another value with the switch off too", True
+        if place.is_function:
+            return None
+        if _is_special(name):
+            return f"Python itself uses {name}", True
         if self.is_looked_up(name):
             where = self.where_known(name)
             return f"{name} is a name that shared code looks for ({where}), with the switch off too", True
-        if owner is not None and (base := self._overridden(owner, name)):
+        return None
+
+    def _member(self, name: str, owner: ast.ClassDef, names: Collection[str] = ()) -> Reason:
+        """Why a new member of a class matters."""
+        if _is_special(name):
+            return f"Python itself calls {name}", True
+        if name in names:
+            return f"{owner.name} used {name} before", True
+        if self.is_looked_up(name):
+            where = self.where_known(name)
+            return f"{name} is a name that shared code looks for ({where}), with the switch off too", True
+        if base := self.bases.having(self.path, owner, name):
             return f"{name} overrides that of {base}, with the switch off too", True
-        if owner is not None and not self.is_closed(name):
+        if not self.is_closed(name):
             return f"{name} is a name that other code uses too ({self.where_known(name)})", False
-        if isinstance(node, ast.ClassDef):
-            return self._why_class_matters(node), True
-        if not all(is_pure(d) for d in (*node.args.defaults, *filter(None, node.args.kw_defaults))):
-            return f"the defaults of {name} are computed with the switch off", True
-        return "", True
-
-    def _why_class_matters(self, node: ast.ClassDef) -> str:
-        if node.keywords:
-            return f"class {node.name} is made by {ast.unparse(node.keywords[0].value)} with the switch off"
-        quiet = ast.Import | ast.ImportFrom | FunctionNode | ast.ClassDef | ast.Pass | ast.AnnAssign
-        for statement in node.body:
-            is_value = isinstance(statement, ast.Assign) and is_pure(statement.value)
-            if not isinstance(statement, quiet) and not is_value:
-                return f"the body of class {node.name} runs with the switch off: line {statement.lineno}"
-        return ""
-
-    def _overridden(self, owner: ast.ClassDef, name: str, path: str = "", depth: int = 0) -> str:
-        """The base class, as far as bases can be read, that has a member of a name."""
-        path = path or self.path
-        for base in owner.bases if depth < _MAX_DEPTH else ():
-            module, _, class_name = (self._absolute(path, base) or "").rpartition(".")
-            where = self.tree.path_of(module) if module else path
-            parsed = self.tree.parse(where) if where else None
-            found = next(
-                (
-                    n
-                    for n in (parsed.body if parsed else ())
-                    if isinstance(n, ast.ClassDef) and n.name == class_name
-                ),
-                None,
+        if base := self.bases.unread(self.path, owner):
+            return (
+                f"{owner.name} gains {name}, and whether its base {base} uses that name cannot be read",
+                False,
             )
-            if found is None or where is None:
+        return None
+
+    def _definition(self, node: FunctionNode | ast.ClassDef, place: Place) -> Reason:
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            text = dotted(called) or "a computed decorator"
+            if text not in _QUIET_DECORATORS and not text.endswith((".setter", ".getter", ".deleter")):
+                return f"@{text} runs when {node.name} is defined, with the switch off", True
+        if reason := self._name(node.name, place):
+            return reason
+        if isinstance(node, ast.ClassDef):
+            return self._class(node)
+        defaults = (*node.args.defaults, *filter(None, node.args.kw_defaults))
+        found = [reason for default in defaults if (reason := self._value(default))]
+        return next((r for r in found if r[1]), found[0] if found else None)
+
+    def _class(self, node: ast.ClassDef) -> Reason:
+        if node.keywords:
+            made_by = ast.unparse(node.keywords[0].value)
+            return f"class {node.name} is made by {made_by} with the switch off", True
+        quiet = ast.Import | ast.ImportFrom | FunctionNode | ast.ClassDef | ast.Pass
+        for statement in node.body:
+            if isinstance(statement, quiet):
                 continue
-            if any(getattr(member, "name", "") == name for member in found.body):
-                return class_name
-            if inherited := self._overridden(found, name, where, depth + 1):
-                return inherited
-        return ""
+            value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else statement
+            effect = effect_of_expression(value) if value is not None else None
+            if effect or not isinstance(statement, ast.Assign | ast.AnnAssign):
+                text = f"the body of class {node.name} runs with the switch off: line {statement.lineno}"
+                return text, True
+        return None
 
-    def _absolute(self, path: str, node: ast.expr) -> str | None:
-        name = dotted(node)
-        parsed = self.tree.parse(path)
-        if name is None or parsed is None:
+    def _value(self, value: ast.expr) -> Reason:
+        if effect := effect_of_expression(value, calls_are_sure=True):
+            return (effect.text if not effect.is_sure else "runs with the switch off"), effect.is_sure
+        if is_total(value):
             return None
-        first, _, rest = name.partition(".")
-        imported = dict(imported_names(parsed, self.tree.package_of(path))).get(first, first)
-        return f"{imported}.{rest}" if rest else imported
+        return f"computes `{ast.unparse(value)[:60]}` with the switch off, which may fail or cost", False
 
-    def why_bases_matter(self, old: ast.ClassDef, new: ast.ClassDef) -> Iterator[str]:
+    def _target(self, target: ast.expr, place: Place) -> Reason:
+        if isinstance(target, ast.Tuple | ast.List):
+            return next((reason for e in target.elts if (reason := self._target(e, place))), None)
+        if isinstance(target, ast.Name):
+            if reason := self._name(target.id, place):
+                return reason
+            is_read = place.owner is not None and place.is_followed and bool(place.owner.decorator_list)
+            text = f"{target.id} comes before what {place.owner and place.owner.name} had"
+            return (text, False) if is_read else None
+        is_own = isinstance(target, ast.Attribute) and self.is_closed(target.attr)
+        if is_own and not self.scopes.is_import(self.path, target):
+            return None
+        return "runs with the switch off", True
+
+    def why_class_matters(self, old: ast.ClassDef, new: ast.ClassDef) -> Iterator[tuple[str, bool]]:
         """Why another list of base classes, keywords or decorators matters."""
         before = [ast.dump(base) for base in old.bases]
         after = [ast.dump(base) for base in new.bases]
         if [b for b in after if b in before] != before:
-            yield f"class {new.name} has other base classes"
+            yield f"class {new.name} has other base classes", True
         for kind in ("keywords", "decorator_list"):
             if [ast.dump(x) for x in getattr(old, kind)] != [ast.dump(x) for x in getattr(new, kind)]:
-                yield f"class {new.name} is made in another way"
+                yield f"class {new.name} is made in another way", True
         for base in new.bases:
             if ast.dump(base) not in before:
-                yield from self._why_base_matters(base, new)
+                yield from self._base(base, old)
 
-    def _why_base_matters(self, base: ast.expr, node: ast.ClassDef) -> Iterator[str]:
+    def _base(self, base: ast.expr, node: ast.ClassDef) -> Iterator[tuple[str, bool]]:
+        """Why a new base class matters: for what it has, whether it comes before or after the old ones."""
         absolute = self.scopes.absolute(self.path, base) or ast.unparse(base)
         module, _, name = absolute.rpartition(".")
-        found = [c for path, c in self.scopes.classes.get(name, ()) if path == self.tree.path_of(module)]
-        if not found:
-            yield f"class {node.name} gains the base class {absolute}, which cannot be read here"
+        where = self.tree.path_of(module)
+        found = [c for path, c in self.scopes.classes.get(name, ()) if path == where]
+        if not found or where is None or found[0].keywords or found[0].decorator_list:
+            yield f"class {node.name} gains the base class {absolute}, which cannot be read here", True
             return
-        for member in found[0].body:
-            if not isinstance(member, FunctionNode) or member.name.startswith("__"):
-                continue
-            if self.is_looked_up(member.name) or self._overridden(node, member.name) not in ("", name):
-                where = self.where_known(member.name)
-                yield (
-                    f"class {node.name} gains {name}.{member.name}, a name that other code uses ({where}),"
-                    " with the switch off too"
-                )
-
-    def is_inert(self, statement: ast.stmt) -> bool:
-        """Whether a statement only keeps a value, computed without calls, in a name that only the change uses."""
-        if isinstance(statement, ast.Pass | ast.Global | ast.Nonlocal):
-            return True
-        if isinstance(statement, ast.AnnAssign):
-            targets: list[ast.expr] = [statement.target]
-        elif isinstance(statement, ast.Assign):
-            targets = statement.targets
-        else:
-            return False
-        if getattr(statement, "undecided", "") or (statement.value and not is_pure(statement.value)):
-            return False
-        return all(self._is_own(target) for target in targets)
-
-    def _is_own(self, target: ast.expr) -> bool:
-        if isinstance(target, ast.Tuple | ast.List):
-            return all(self._is_own(element) for element in target.elts)
-        if isinstance(target, ast.Name):
-            return target.id not in self.old_names and not self.is_looked_up(target.id)
-        is_of_others = self.scopes.is_import(self.path, target)
-        return isinstance(target, ast.Attribute) and self.is_closed(target.attr) and not is_of_others
-
-    def without_new_options(self, old: FunctionNode, new: FunctionNode) -> FunctionNode:
-        """The new signature without parameters that a call which knows nothing of them leaves out."""
-        known = {a.arg for a in (*old.args.posonlyargs, *old.args.args, *old.args.kwonlyargs)}
-        args = new.args
-        count = len(args.args) - len(args.defaults) + len(args.posonlyargs)
-        positional = [*args.posonlyargs, *args.args]
-        defaults = [None] * count + list(args.defaults)
-        kept = [
-            (a, d)
-            for a, d in zip(positional, defaults, strict=True)
-            if a.arg in known or not isinstance(d, ast.Constant)
-        ]
-        named = [
-            (a, d)
-            for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True)
-            if a.arg in known or not isinstance(d, ast.Constant)
-        ]
-        posonly = {a.arg for a in args.posonlyargs}
-        arguments = ast.arguments(
-            posonlyargs=[a for a, _ in kept if a.arg in posonly],
-            args=[a for a, _ in kept if a.arg not in posonly],
-            vararg=args.vararg,
-            kwonlyargs=[a for a, _ in named],
-            kw_defaults=[d for _, d in named],
-            kwarg=args.kwarg,
-            defaults=[d for _, d in kept if d is not None],
-        )
-        return type(new)(**{**dict(ast.iter_fields(new)), "args": arguments})
-
-    def without_defaults(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        """Statements whose calls leave out what a new parameter is by default."""
-        if not self.new_options:
-            return body
-        # The trees are kept for other readings: only a copy may be cut.
-        trimmed = _Trimmer(self).visit(ast.Module(body=copy.deepcopy(body), type_ignores=[]))
-        found: list[ast.stmt] = trimmed.body
-        return found
+        members = members_of(found[0])
+        for inherited, inner in self.bases.chain(where, found[0]):
+            members |= members_of(inner) if inner is not None else set()
+            if inner is None and inherited != "object":
+                yield f"class {node.name} gains the base class {inherited}, by {absolute}", False
+        for member in sorted(members - {"__doc__"}):
+            if reason := self._member(member, node):
+                yield f"class {node.name} gains {name}.{member}: {reason[0]}", reason[1]
 
 
-class _Trimmer(ast.NodeTransformer):
-    """Takes arguments out of calls that equal the default of a new parameter."""
-
-    def __init__(self, new_code: NewCode) -> None:
-        self._code = new_code
-
-    def visit_Call(self, node: ast.Call) -> ast.expr:
-        self.generic_visit(node)
-        node.keywords = [
-            k
-            for k in node.keywords
-            if k.arg is None or not _is_default(k.value, k.arg, self._code.new_options)
-        ]
-        while node.args and is_changed(node, self._code.changed_lines):
-            if not _is_default(node.args[-1], len(node.args) - 1, self._code.new_positions):
-                break
-            node.args = node.args[:-1]
-        return node
-
-
-def _is_default(value: ast.expr, key: object, defaults: dict[object, object]) -> bool:
-    return isinstance(value, ast.Constant) and key in defaults and defaults[key] == value.value
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")

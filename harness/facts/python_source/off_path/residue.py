@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from harness.facts.python_source.names import dotted
 
@@ -15,6 +17,20 @@ _QUERIES = frozenset(
     )
 )
 """Built-ins whose call changes nothing."""
+_TOTAL_QUERIES = frozenset(("isinstance", "hasattr", "callable", "id", "type", "super", "bool"))
+"""Those of them that cost next to nothing and do not fail, for what has no odd methods of its own."""
+_LOGGING = frozenset(("debug", "info", "warning", "error", "exception", "critical", "log"))
+_LOGGING_ONCE = tuple(f"{level}_once" for level in ("debug", "info", "warning"))
+_BUILTINS = frozenset(dir(builtins))
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What code does besides giving a value."""
+
+    text: str
+    is_sure: bool
+    """Whether it surely does something; else it calls what cannot be read, for its value."""
 
 
 _COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try)
@@ -39,12 +55,10 @@ def tidy(body: list[ast.stmt]) -> list[ast.stmt]:
     return body
 
 
-def effect_of(body: Sequence[ast.stmt]) -> str:
-    """The first thing that statements do besides binding locals and returning; empty when nothing."""
-    for statement in body:
-        if effect := _effect(statement):
-            return effect
-    return ""
+def effect_of(body: Sequence[ast.stmt]) -> Effect | None:
+    """What statements do besides binding locals and returning: the first that is sure, else the first that may be."""
+    found = [effect for statement in body if (effect := _effect(statement))]
+    return next((effect for effect in found if effect.is_sure), found[0] if found else None)
 
 
 def inner_blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
@@ -56,33 +70,95 @@ def inner_blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield part.body
 
 
-def _effect(statement: ast.stmt) -> str:
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.Pass | ast.Break | ast.Continue):
-        return ""
-    if isinstance(statement, ast.Import | ast.ImportFrom | ast.Global | ast.Nonlocal):
-        return ""
-    if isinstance(statement, ast.Raise | ast.Assert | ast.Delete | ast.ClassDef):
-        return f"`{_short(statement)}` in line {statement.lineno}"
-    if isinstance(statement, ast.Assign) and not all(_is_local(t) for t in statement.targets):
-        return f"`{_short(statement)}` in line {statement.lineno}"
-    if isinstance(statement, ast.AugAssign):
-        # Of a tensor or a list, `x += y` changes the object, whoever else holds it.
-        return f"`{_short(statement)}` in line {statement.lineno}"
-    for expression in _own_expressions(statement):
-        if not is_pure(expression):
-            return f"`{_short(statement)}` in line {statement.lineno}"
-    return next((e for block in inner_blocks(statement) if (e := effect_of(block))), "")
+def _effect(statement: ast.stmt) -> Effect | None:
+    quiet = ast.FunctionDef | ast.AsyncFunctionDef | ast.Pass | ast.Break | ast.Continue
+    if isinstance(statement, quiet | ast.Import | ast.ImportFrom | ast.Global | ast.Nonlocal):
+        return None
+    # Of a tensor or a list, `x += y` changes the object, whoever else holds it.
+    is_loud = isinstance(statement, ast.Raise | ast.Assert | ast.Delete | ast.ClassDef | ast.AugAssign)
+    if is_loud or (isinstance(statement, ast.Assign) and not all(_is_local(t) for t in statement.targets)):
+        return Effect(_where(statement), is_sure=True)
+    found = [effect for e in _own_expressions(statement) if (effect := effect_of_expression(e))]
+    if found and isinstance(statement, ast.Expr) and not _only_logs(statement.value):
+        return Effect(_where(statement), is_sure=found[0].is_sure or not hasattr(statement.value, "effect"))
+    found += [effect for block in inner_blocks(statement) if (effect := effect_of(block))]
+    return next((effect for effect in found if effect.is_sure), found[0] if found else None)
+
+
+def effect_of_expression(expression: ast.AST, *, calls_are_sure: bool = False) -> Effect | None:
+    """What evaluating it does besides giving a value; None for built-ins that change nothing.
+
+    With `calls_are_sure` a call of code that is not analysed counts as doing something.
+    """
+    found: list[Effect] = []
+    for node in ast.walk(expression):
+        if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
+            return Effect("it waits or yields", is_sure=True)
+        if not isinstance(node, ast.Call) or getattr(node, "is_quiet", False):
+            continue
+        name = dotted(node.func) or "a computed function"
+        known: Effect | None = getattr(node, "effect", None)
+        if known is not None:
+            found.append(known)
+        elif name not in _QUERIES:
+            text = f"calls {name} in line {node.lineno}, and what that does cannot be told"
+            found.append(Effect(text, is_sure=calls_are_sure or name in _BUILTINS))
+    return next((effect for effect in found if effect.is_sure), found[0] if found else None)
 
 
 def is_pure(expression: ast.AST) -> bool:
-    """Whether evaluating it calls nothing but built-ins that change nothing."""
-    for node in ast.walk(expression):
-        if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
-            return False
-        is_loud = isinstance(node, ast.Call) and not getattr(node, "is_quiet", False)
-        if is_loud and isinstance(node, ast.Call) and dotted(node.func) not in _QUERIES:
-            return False
-    return True
+    """Whether evaluating it calls nothing but built-ins that change nothing; it may fail, or take long."""
+    return effect_of_expression(expression) is None
+
+
+def is_total(expression: ast.AST) -> bool:
+    """Whether evaluating it neither does anything nor fails, nor takes time or memory worth a thought.
+
+    Names and attributes count where the reader found them bound before (`is_bound`).
+    """
+    match expression:
+        case ast.Constant() | ast.Lambda():
+            return True
+        case ast.Name() | ast.Attribute():
+            inner = is_total(expression.value) if isinstance(expression, ast.Attribute) else True
+            return inner and getattr(expression, "is_bound", False)
+        case ast.Call():
+            is_query = dotted(expression.func) in _TOTAL_QUERIES or getattr(expression, "is_quiet", False)
+            return is_query and all(
+                map(is_total, (*expression.args, *(k.value for k in expression.keywords)))
+            )
+        case ast.BoolOp(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return all(map(is_total, parts))
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            return all(map(is_total, (test, body, orelse)))
+        case ast.UnaryOp(op=ast.Not(), operand=operand) | ast.NamedExpr(value=operand):
+            return is_total(operand)
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            return all(isinstance(o, ast.Is | ast.IsNot) for o in ops) and all(map(is_total, (left, *others)))
+        case ast.Dict(keys=[], values=[]):
+            return True
+    return _is_number(expression)
+
+
+def _is_number(expression: ast.AST) -> bool:
+    """Whether it is arithmetic of literal numbers whose result is about as long as they are."""
+    match expression:
+        case ast.Constant(value=int() | float()):
+            return True
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _is_number(operand)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult(), right=right):
+            return _is_number(left) and _is_number(right)
+    return False
+
+
+def _only_logs(expression: ast.expr) -> bool:
+    called = expression.func if isinstance(expression, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr in {*_LOGGING, *_LOGGING_ONCE}
+
+
+def _where(statement: ast.stmt) -> str:
+    return f"does `{_short(statement)}` in line {statement.lineno}"
 
 
 def _own_expressions(statement: ast.stmt) -> Iterator[ast.AST]:
@@ -110,7 +186,7 @@ class _Sweep:
         return kept
 
     def _swept(self, statement: ast.stmt) -> ast.stmt | None:
-        if isinstance(statement, ast.Assign) and is_pure(statement.value):
+        if isinstance(statement, ast.Assign) and is_total(statement.value):
             names = [name for target in statement.targets for name in _names(target)]
             return None if all(names) and not set(names) & self._loaded else statement
         if not isinstance(statement, _COMPOUND):

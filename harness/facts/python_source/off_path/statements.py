@@ -300,7 +300,9 @@ class Statements:
             nested._returns(known(None))
         if nested._key is not None and not self._knowledge.effects.get(nested._key):
             self._knowledge.effects[nested._key] = effect_of(tidy(body))
-        return [_replaced(node, body=body or [ast.Pass()])], False
+        left = _replaced(node, body=body or [ast.Pass()])
+        left.as_written = node  # type: ignore[union-attr]
+        return [left], False
 
     def _class(self, node: ast.ClassDef, frame: Frame) -> Left:
         frame.env[node.name] = ANYTHING
@@ -345,8 +347,9 @@ class Statements:
         if self._class_body:
             if not knowledge.is_closed(name):
                 return False
+            # It stays: what a class has and in which order is read by decorators and metaclasses.
             knowledge.attributes[name] = join(knowledge.attributes.get(name, BOTTOM), value)
-            return value.single and knowledge.attribute(name).single
+            return False
         if frame.is_module or name in frame.global_names:
             key = (frame.path, name)
             knowledge.globals[key] = join(knowledge.globals.get(key, BOTTOM), value)

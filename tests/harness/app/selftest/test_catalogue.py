@@ -79,6 +79,28 @@ def test_what_a_change_is_made_on_is_no_part_of_it(workplace: Workplace, tmp_pat
     assert changed_paths(repo) == {"before.txt"} and (repo / "before.txt").read_text() == "before\nafter\n"
 
 
+def test_patches_of_neighbouring_lines_go_together_and_one_that_is_in_the_way_does_not(
+    tmp_path: Path,
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    lines = [f"line {number}\n" for number in range(5)]
+    file = root / "a.txt"
+    file.write_text("".join(lines))
+    subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+    subprocess.run(["git", "add", "."], cwd=root, check=True)
+    patches = [tmp_path / name for name in ("first", "third", "also third")]
+    for patch, number in zip(patches, (0, 2, 2), strict=True):
+        file.write_text("".join([*lines[:number], f"of {patch.name}\n", *lines[number + 1 :]]))
+        patch.write_bytes(subprocess.run(["git", "diff"], cwd=root, capture_output=True, check=True).stdout)
+    file.write_text("".join(lines))
+    place = Workplace(root=root, folder=tmp_path / "selftest")
+    place.copy_tree()
+    assert place.group("together", patches) == [patches[:2], patches[2:]]
+    merged = (place.commit_on_top("merged", patches[:2]) / "a.txt").read_text().splitlines()
+    assert merged == ["of first", "line 1", "of third", "line 3", "line 4"]
+
+
 def test_no_fault_is_its_own_twin() -> None:
     by_id = {case.id: case.edit.read_bytes() for case in CASES if case.is_twin}
     assert all(case.edit.read_bytes() != by_id[case.id] for case in FAULTS)

@@ -193,17 +193,22 @@ def test_a_class_of_graphs_is_as_it_was_once_it_is_no_longer_hooked(steps: StepR
     assert dict(vars(MadeGraph)) == before
 
 
-@pytest.mark.parametrize("when", ["before", "inside", "after"])
+@pytest.mark.parametrize("when", ["before", "inside", "after", "before and inside"])
 def test_only_what_is_called_inside_a_capture_counts_at_its_replays(steps: StepRecorder, when: str) -> None:
     run = steps.count_wrapper(lambda: None, marker.CODE_TARGET)
     point = DecisionTarget(target=marker.DECISION_TARGET, value="", specialized="marker")
     decide = steps.decision_wrapper(point)(lambda: "marker", "")
+
+    def call_when(moment: str) -> None:
+        if moment in when:
+            run()
+            decide()
+
     with hook_graphs(MadeGraph, made_watch(), steps, lambda: 4):
         graph = MadeGraph()
-        for moment, act in (("inside", graph.capture_begin), ("after", graph.capture_end), ("", None)):
-            if moment == {"before": "inside", "inside": "after", "after": ""}[when]:
-                run()
-                decide()
-            if act is not None:
-                act()
-        assert tells_marker_at_replay(steps, id(graph)) is (when == "inside")
+        call_when("before")
+        graph.capture_begin()
+        call_when("inside")
+        graph.capture_end()
+        call_when("after")
+        assert tells_marker_at_replay(steps, id(graph)) is ("inside" in when)

@@ -1,6 +1,7 @@
 """Boxes shared among processes: every table points into every box, and all memory goes back."""
 
 import ctypes
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -98,8 +99,8 @@ def test_ranks_that_do_not_divide_among_the_processes_are_refused(process, proce
 @pytest.fixture
 def cuda_memory(monkeypatch):
     """The driver's calls as this process would make them, without a GPU."""
-    monkeypatch.setattr(torch.cuda, "set_device", lambda _device: None)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda _device: None)
+    monkeypatch.setattr(torch.cuda, "device", lambda _device: nullcontext())
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     return CudaMemory(torch.device("cuda", 0))
 
 

@@ -1,0 +1,57 @@
+"""A finished bundle, for whoever acts on what it says: its judgement was made again and came out the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bundles.attestation import Attestation
+from bundles.contents import Bundle
+from bundles.error import BundleError
+from bundles.layout import MANIFEST_JSON, SHA256SUMS
+from bundles.verify import verify_bundle
+from harness.app.collector import collector_paused
+from harness.app.judging import decide, render_report
+from harness.facts.packages import digest_of_judge
+from harness.model.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntactBundle:
+    """What was verified, and who signed it."""
+
+    bundle: Bundle
+    attestations: tuple[Attestation, ...]
+
+
+def read_intact(folder: Path) -> IntactBundle:
+    """The bundle in `folder`, verified whole.
+
+    Raises:
+        BundleError: anything in it is not as it was sealed, or does not follow from its evidence.
+    """
+    with collector_paused():
+        result = verify_bundle(folder, decide, render_report, judge_sha256=digest_of_judge())
+    if result.bundle is None or not result.intact:
+        first, number = result.differences[0], len(result.differences)
+        message = (
+            f"NOT intact, {number} difference{'s' if number > 1 else ''}: {first.message} [{first.slug}]"
+        )
+        advice = (
+            "`fasttrack bundle verify` names them all. Where another fasttrack judged it, `fasttrack bundle merge` of"
+            " it alone judges its evidence anew."
+        )
+        raise BundleError("bundle-not-intact", first.where, message, advice)
+    return IntactBundle(bundle=result.bundle, attestations=result.attestations)
+
+
+def require_outside(out: Path) -> None:
+    """Nothing, when `out` lies in no sealed bundle.
+
+    Raises:
+        ConfigurationError: it does, and writing it would break the bundle.
+    """
+    if any((p / MANIFEST_JSON).is_file() and (p / SHA256SUMS).is_file() for p in out.resolve().parents):
+        raise ConfigurationError(
+            "out-in-bundle", f"{out} lies in a bundle.", "Name another place with --out."
+        )

@@ -1,0 +1,123 @@
+"""What a bundle says is shown and signed only when its evidence gives it, and no command breaks a bundle."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bundles.files import list_files
+from bundles.keys import make_private_key, write_key_pair
+from bundles.writer import EvidenceStore, seal
+from harness.app.judging import decide, render_report
+from harness.app.selftest.resealing import reseal
+from harness.cli import main
+from harness.model.evidence import SourceEvidence
+from harness.model.judgement import Judgement
+from harness.model.words import ExitCode, Outcome, Tier, Verdict
+from tests.bundles.examples import CHANGE, MANIFEST_TEXT, POLICY_TEXT, evidence_to_reject
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bundle whose evidence makes a required check fail."""
+    folder = tmp_path_factory.mktemp("intact") / "b"
+    store = EvidenceStore(folder)
+    source = SourceEvidence(
+        tier=Tier.STATIC,
+        recorded_at="2026",
+        content_sha256="a" * 64,
+        signers=("SHA256:anybody",),
+        evidence=(),
+    )
+    for record in (*evidence_to_reject(), source):
+        store.add(record)
+    seal(
+        folder,
+        manifest_text=MANIFEST_TEXT,
+        policy_text=POLICY_TEXT,
+        judgement=decide(MANIFEST_TEXT, POLICY_TEXT, CHANGE, store.records),
+        render_report=render_report,
+    )
+    return folder
+
+
+def admitted(judgement: Judgement) -> Judgement:
+    checks = tuple(c.model_copy(update={"outcome": Outcome.PASS}) for c in judgement.checks)
+    return judgement.model_copy(update={"verdict": Verdict.ADMIT, "reason": "All is well.", "checks": checks})
+
+
+@pytest.fixture(scope="module")
+def forged(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its judgement edited to admit, and everything that follows from that made anew."""
+    folder = Path(shutil.copytree(made, tmp_path_factory.mktemp("forged") / "f"))
+    reseal(folder, judgement=admitted)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("key") / "key"
+    write_key_pair(path, make_private_key(), "")
+    return path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["report", "BUNDLE"],
+        ["report", "BUNDLE", "--format", "json"],
+        ["bundle", "diff", "HONEST", "BUNDLE"],
+        ["bundle", "sign", "BUNDLE", "--key", "KEY"],
+        ["bundle", "attest", "BUNDLE"],
+        ["submit", "BUNDLE"],
+    ],
+    ids=" ".join,
+)
+def test_no_command_acts_on_a_verdict_that_the_evidence_does_not_give(
+    made: Path, forged: Path, key: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"BUNDLE": str(forged), "HONEST": str(made), "KEY": str(key)}
+    before = list_files(forged)
+    code = main([names.get(word, word) for word in command])
+    shown = capsys.readouterr()
+    assert (code, "NOT intact" in shown.err, "All is well" in shown.out) == (ExitCode.HARNESS, True, False)
+    assert list_files(forged) == before and not forged.with_name("f.tar.gz").exists()
+
+
+def test_show_says_first_that_a_bundle_is_not_intact_and_what_its_evidence_gives(
+    forged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bundle", "show", str(forged)]) == ExitCode.HARNESS
+    lines = capsys.readouterr().out
+    assert lines.startswith("NOT intact") and ": reject: " in lines
+
+
+def test_what_a_bundle_says_of_the_signers_of_its_parts_is_shown_as_its_own_word(
+    made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bundle", "show", str(made), "--format", "json"]) == ExitCode.ADMIT
+    document = json.loads(capsys.readouterr().out)
+    assert document["intact"] and document["signers"] == []
+    assert document["parts"][0]["claimed_signers"] == ["SHA256:anybody"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["bundle", "merge", "BUNDLE", "--out", "BUNDLE/x"],
+        ["bundle", "merge", "BUNDLE", "--out", "BUNDLE"],
+        ["bundle", "pack", "BUNDLE", "--out", "BUNDLE/b.tar.gz"],
+        ["keygen", "--out", "BUNDLE/raw/key"],
+        ["report", "BUNDLE", "--out", "BUNDLE/r.html"],
+    ],
+    ids=" ".join,
+)
+def test_no_command_writes_into_a_bundle_or_over_one_that_it_reads(
+    made: Path, command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = list_files(made)
+    assert main([word.replace("BUNDLE", str(made)) for word in command]) == ExitCode.USAGE
+    assert "out-in-bundle" in capsys.readouterr().err and list_files(made) == before
