@@ -13,13 +13,19 @@ from collections.abc import Mapping, Sequence
 from bundles.contents import Bundle
 from bundles.error import BundleError
 from bundles.readings import content_of
-from harness.model.evidence import AnyEvidence, EnvironmentEvidence, GapEvidence, SourceEvidence
+from harness.model.evidence import (
+    AnyEvidence,
+    EnvironmentEvidence,
+    EvidenceRecord,
+    GapEvidence,
+    SourceEvidence,
+)
 from harness.model.words import Tier
 
 MAX_CHOICES = 64
 """Ways to take each tier from one bundle that are looked at; more replicates than that serve nobody."""
 
-_ABOUT_THE_RUN = EnvironmentEvidence | GapEvidence | SourceEvidence
+_ABOUT_THE_RUN = (EnvironmentEvidence, GapEvidence, SourceEvidence)
 
 Choice = Mapping[Tier, int]
 """By tier: the index of the bundle that supplies it."""
@@ -37,13 +43,19 @@ def is_missing_tier(record: AnyEvidence) -> bool:
     return isinstance(record, GapEvidence) and record.what == f"tier {record.tier}"
 
 
-def list_choices(bundles: Sequence[Bundle]) -> tuple[Choice, ...]:
+def list_choices(
+    bundles: Sequence[Bundle], *, known: tuple[type[EvidenceRecord], ...] = ()
+) -> tuple[Choice, ...]:
     """Every way to take each supplied tier from one bundle; more than one where a tier was collected several times.
+
+    Args:
+        bundles: of one question.
+        known: kinds of static evidence that are known without the bundles, so that no choice is made for them.
 
     Raises:
         BundleError: too many ways.
     """
-    suppliers: dict[Tier, list[int]] = {Tier.STATIC: _static_suppliers(bundles)}
+    suppliers: dict[Tier, list[int]] = {Tier.STATIC: _static_suppliers(bundles, known)}
     for tier in [tier for tier in Tier if tier is not Tier.STATIC]:
         found = [index for index, bundle in enumerate(bundles) if tier in supplied_tiers(bundle)]
         if found:
@@ -54,13 +66,13 @@ def list_choices(bundles: Sequence[Bundle]) -> tuple[Choice, ...]:
     return tuple(dict(zip(suppliers, choice, strict=True)) for choice in choices)
 
 
-def _static_suppliers(bundles: Sequence[Bundle]) -> list[int]:
+def _static_suppliers(bundles: Sequence[Bundle], known: tuple[type[EvidenceRecord], ...]) -> list[int]:
     """The bundles whose static evidence says something that no other's says; of equal ones the first.
 
     One that holds all of another's records speaks further only of what the other has no record of: no bundle that
     can be read tells one thing twice (`bundles.readings`).
     """
-    said = [_static_content(bundle) for bundle in bundles]
+    said = [_static_content(bundle, known) for bundle in bundles]
     return [
         index
         for index, mine in enumerate(said)
@@ -68,12 +80,12 @@ def _static_suppliers(bundles: Sequence[Bundle]) -> list[int]:
     ]
 
 
-def _static_content(bundle: Bundle) -> frozenset[str]:
+def _static_content(bundle: Bundle, known: tuple[type[EvidenceRecord], ...]) -> frozenset[str]:
     """Digests of what was found, whenever and wherever; what was not looked at says nothing."""
     return frozenset(
         content_of(record)
         for record in bundle.records
-        if record.tier is Tier.STATIC and not isinstance(record, _ABOUT_THE_RUN)
+        if record.tier is Tier.STATIC and not isinstance(record, (*_ABOUT_THE_RUN, *known))
     )
 
 

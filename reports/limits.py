@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bundles.contents import Bundle
 from bundles.layout import CHANGE, JUDGEMENT, POLICY, SUBJECT_MANIFEST
 from harness.model.evidence import ChangedFilesEvidence, EnvironmentEvidence, GapEvidence
+from harness.model.manifest import ScopeSection
 from harness.model.words import Outcome, Tier
 from reports.checks import CheckCard
 from reports.marks import WORST_FIRST
@@ -117,6 +118,19 @@ def _reason(gap: tuple[str, GapEvidence] | None, cards: list[CheckCard]) -> Sent
     return (message,) if message is not None else ("no check said why.",)
 
 
+def _platforms(bundle: Bundle) -> list[Shown]:
+    """The platforms of every deployment that the manifest declares, each once."""
+    scopes: list[tuple[tuple[str, ...], ScopeSection]] = [(("scope",), bundle.manifest.scope)]
+    if bundle.manifest.models.slice is not None:
+        scopes.append((("models", "slice", "scope"), bundle.manifest.models.slice.scope))
+    platforms: dict[str, Shown] = {}
+    for keys, scope in scopes:
+        for i, name in enumerate(scope.platforms):
+            ref = pointer(SUBJECT_MANIFEST, *keys, "platforms", i)
+            platforms.setdefault(name, Shown(text=visible(name), ref=ref))
+    return list(platforms.values())
+
+
 def _hardware(bundle: Bundle) -> list[Limit]:
     seen: dict[str, Shown] = {}
     for i, finding in enumerate(bundle.judgement.findings):
@@ -127,13 +141,7 @@ def _hardware(bundle: Bundle) -> list[Limit]:
         text = file.record.hardware
         seen.setdefault(text, Shown(text=visible(text), ref=pointer(file.path, "hardware")))
     seen.pop("", None)
-    platforms: list[Piece] = join_pieces(
-        [
-            Shown(text=visible(p), ref=pointer(SUBJECT_MANIFEST, "scope", "platforms", i))
-            for i, p in enumerate(bundle.manifest.scope.platforms)
-        ]
-    )
-    declared: list[Piece] = ["the change declares ", *platforms, ". "]
+    declared: list[Piece] = ["the change declares ", *join_pieces(_platforms(bundle)), ". "]
     machines = [r for r in bundle.records if isinstance(r, EnvironmentEvidence)]
     no_gpu = "No GPU took part. " if machines and not any(m.gpus for m in machines) else ""
     if not seen:

@@ -136,7 +136,7 @@ def _rule(
     parts = sorted(parts, key=lambda part: -level_of(part, terms.policy.trust).rank)
     bundles = [part.bundle for part in parts]
     signers = [[key.fingerprint for key in part.signers] for part in parts]
-    choices = list_choices(bundles)
+    choices = list_choices(bundles, known=reading.known)
     evidence = [reading.stands_in(merged_records(bundles, choice, signers)) for choice in choices]
     judged = [
         decide(terms.manifest_text, terms.policy_text, bundles[0].change, records) for records in evidence

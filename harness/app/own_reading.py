@@ -14,6 +14,7 @@ from harness.facts.engine_source import EngineSource
 from harness.model.effects import FoundName, NameSearch
 from harness.model.evidence import (
     AnyEvidence,
+    EvidenceRecord,
     EvidenceSet,
     KernelSourcesEvidence,
     PythonEffectsEvidence,
@@ -35,6 +36,13 @@ class OwnReading:
     """One of each kind."""
     knows_engine: bool
     """Whether names were looked up in vLLM's own files: the merge base's, or those that this machine has installed."""
+
+    @property
+    def known(self) -> tuple[type[EvidenceRecord], ...]:
+        """Kinds of which nothing is taken from a bundle."""
+        return tuple(
+            type(mine) for mine in self.records if self.knows_engine or not isinstance(mine, LookedUpEvidence)
+        )
 
     def stands_in(self, records: Sequence[AnyEvidence]) -> tuple[AnyEvidence, ...]:
         """The records of bundles with the gate's in the place of every one that it reads itself.

@@ -10,6 +10,7 @@ import pytest
 from bundles.reader import read_bundle
 from harness.model.evidence import EnvironmentEvidence, EvidenceRecord
 from harness.model.finding import Measurement
+from harness.model.manifest import SliceModel
 from harness.model.words import Outcome, Tier
 from reports.findings import DETAIL_CHARACTERS, FEWEST_CHARACTERS
 from reports.record_facts import FACTS
@@ -186,3 +187,18 @@ def test_excerpts_shrink_so_that_many_records_do_not_make_a_large_page(examples:
     ]
     assert sum(lengths) <= 300_000
     assert min(lengths) > 100
+
+
+def test_the_hardware_of_every_declared_deployment_is_named_once(examples: dict[str, Path]) -> None:
+    bundle = read_bundle(examples["undecided"])
+    here = bundle.manifest
+    slice_ = SliceModel(
+        config="config.json",
+        max_model_len=1024,
+        scope=here.scope.model_copy(update={"platforms": ("cpu", "sm_90a")}),
+        dispatch=here.dispatch,
+    )
+    models = here.models.model_copy(update={"slice": slice_})
+    both = replace(bundle, manifest=here.model_copy(update={"models": models}))
+    said = " ".join(limits_of(build_view(both, CHECK_HELP)).values())
+    assert "the change declares cpu, sm_90a. " in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +14,8 @@ from harness.model.paths import PathClass, PathRules
 from harness.model.reach import ImportForm, InwardImport, OwnImport
 from harness.model.words import Outcome, Principle, Tier
 
+_LINE = re.compile(r"line ([1-9]\d*)")
+"""Where the parser gave up."""
 _MAX_FINDINGS = 25
 """Imports of one kind with a finding of their own; further ones share one that lists them."""
 _WHO = {
@@ -183,7 +186,7 @@ class Imports(BaseCheck):
                 path,
                 f"The imports of {path} cannot be read: {problem}.",
                 advice="Commit a file that parses.",
-                location=Location(path=path),
+                location=Location(path=path, line=int(line[1]) if (line := _LINE.search(problem)) else 1),
                 evidence=[record.id],
             )
 

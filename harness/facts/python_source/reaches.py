@@ -102,7 +102,8 @@ class Reaches:
         """Where a module outside the subject has a name from, if from another package; empty when it is its own."""
         name = target.removeprefix(f"{module}.")
         path = self.tree.path_of(module)
-        if path is None or path in self.owned_paths or "." in name or depth > _MAX_DOORS:
+        # A name that is private already is judged as it is spelt.
+        if path is None or path in self.owned_paths or "." in name or is_private(name) or depth > _MAX_DOORS:
             return ""
         if re.search(_DEFINED % {b"name": re.escape(name.encode())}, self.tree.files[path], re.MULTILINE):
             return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -116,6 +117,20 @@ def test_a_bundle_with_a_second_clean_record_does_not_stand_for_the_failing_one(
         reseal(fuller, add_a_clean_one)
     result = at_gate(scratch, failing, fuller)
     assert result.exit_code is ExitCode.HARNESS and "bundle-record-twice" in result.text
+
+
+def test_of_what_the_gate_reads_no_bundle_is_a_replicate(scratch: ScratchRepository, tmp_path: Path) -> None:
+    scratch.commit({"own/a.py": PATCHES})
+    first, second = judged(scratch, tmp_path / "b", "ISO005"), tmp_path / "c"
+    shutil.copytree(first, second)
+    reseal(second, lambda records: [without("python_effects", effects=())(r) for r in records])
+    assert "replicates" not in at_gate(scratch, first, second).text
+
+
+def test_a_gate_without_an_engine_chooses_between_what_bundles_found_in_theirs() -> None:
+    mine = (effects(searched="", found=()),)
+    assert OwnReading(records=mine, knows_engine=False).known == ()
+    assert OwnReading(records=mine, knows_engine=True).known == (PythonEffectsEvidence,)
 
 
 def effects(*, searched: str, found: tuple[str, ...]) -> PythonEffectsEvidence:

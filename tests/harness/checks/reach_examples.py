@@ -13,6 +13,32 @@ def subject(code: str, **others: str) -> Files:
 
 
 BREACHES: dict[str, tuple[K, Files]] = {
+    "tensor on a GPU at import": (K.DEVICE, subject("import torch\nX = torch.zeros(1, device='cuda:0')\n")),
+    "tensor moved at import": (
+        K.DEVICE,
+        subject("import torch\nX = torch.zeros(1).to(torch.device('cuda'))\nY = torch.zeros(1).cuda()\n"),
+    ),
+    "thread of the low module": (K.DEVICE, subject("import _thread\n_thread.start_new_thread(print, ())\n")),
+    "pool of threads at import": (
+        K.DEVICE,
+        subject("from multiprocessing.pool import ThreadPool\nPOOL = ThreadPool(2)\n"),
+    ),
+    "system of the low module": (K.PROCESS, subject("import posix\ndef f():\n    posix.system('ls')\n")),
+    "message queue": (
+        K.NETWORK,
+        subject("import zmq\ndef f():\n    return zmq.Context().socket(zmq.PUSH)\n"),
+    ),
+    "process group": (
+        K.NETWORK,
+        subject("import torch.distributed as dist\ndef f():\n    dist.init_process_group('nccl')\n"),
+    ),
+    "warnings behind the context that keeps them": (
+        K.GLOBAL_SETTING,
+        subject(
+            "import warnings\ndef f():\n    with warnings.catch_warnings():\n        pass\n"
+            "    warnings.simplefilter('ignore')\n"
+        ),
+    ),
     "method of an imported class": (
         K.ATTRIBUTE,
         subject(
@@ -225,6 +251,18 @@ BREACHES: dict[str, tuple[K, Files]] = {
 """Each must fail, with a finding of this kind at a line."""
 
 TWINS: dict[str, Files] = {
+    "tensors in a function": subject(
+        "import torch\nX = torch.zeros(1, device='cpu')\n"
+        "def f(x):\n    return x.to('cuda'), torch.zeros(1, device='cuda'), x.cuda()\n"
+    ),
+    "communication of a group that is there": subject(
+        "import torch.distributed as dist\ndef f(x):\n    dist.all_reduce(x)\n"
+    ),
+    "warnings in the context that keeps them": subject(
+        "import warnings\nfrom warnings import catch_warnings as kept\n"
+        "def f():\n    with warnings.catch_warnings():\n        warnings.simplefilter('ignore')\n"
+        "    with kept():\n        warnings.filterwarnings('ignore')\n"
+    ),
     "method of an own subclass": subject(
         "from vllm.model_executor.layers.fused_moe import FusedMoE\n"
         "class Fast(FusedMoE): ...\ndef fast(self, x): ...\nFast.forward = fast\n"

@@ -100,6 +100,7 @@ class Expressions:
         if self._is_bound(node.id, frame):
             node.is_bound = True  # type: ignore[attr-defined]
         if node.id in frame.env:
+            node.is_mapping = bool(frame.env[node.id].mapping)  # type: ignore[attr-defined]
             return frame.env[node.id], node
         return self._global(node.id, frame.path), node
 
@@ -127,7 +128,9 @@ class Expressions:
     def _attribute(self, node: ast.Attribute, frame: Frame) -> Reduced:
         if dotted(node) == "typing.TYPE_CHECKING":
             return known(False, derived=True), node
-        inner, left = self.read(node.value, frame)
+        return self._attribute_of(node, *self.read(node.value, frame), frame)
+
+    def _attribute_of(self, node: ast.Attribute, inner: Value, left: ast.expr, frame: Frame) -> Reduced:
         kept = _with(node, value=left)
         # What the file read before the change, it can read now; a name of the change may be missing.
         kept.is_bound = node.attr not in self.knowledge.fresh  # type: ignore[attr-defined]
@@ -137,14 +140,13 @@ class Expressions:
             return join_all(map(self._calls.returned, properties)), kept
         value = self.attribute_value(node.value, node.attr, frame.path)
         if value.mapping:
-            kept.is_bound = True  # type: ignore[attr-defined]
+            kept.is_bound = kept.is_mapping = True  # type: ignore[attr-defined]
         if value.constants is None and not value.mapping:
             value = replace(value, taint=value.taint or inner.taint)
         return value, kept
 
     def _call(self, node: ast.Call, frame: Frame) -> Reduced:
-        _, callee = self.read(node.func, frame)
-        owner = self._owner(node.func, frame)
+        owner, callee = self._callee(node.func, frame)
         arguments = [self.read(a, frame) for a in node.args]
         keywords = [(k.arg, *self.read(k.value, frame)) for k in node.keywords]
         left = _with(
@@ -168,9 +170,14 @@ class Expressions:
             left.effect = effect  # type: ignore[attr-defined]
         return value, left
 
-    def _owner(self, callee: ast.expr, frame: Frame) -> Value:
-        """The value of `x` in `x.method(...)`."""
-        return self.read(callee.value, frame)[0] if isinstance(callee, ast.Attribute) else ANYTHING
+    def _callee(self, node: ast.expr, frame: Frame) -> Reduced:
+        """The value of `x` in `x.method(...)`, and what is left of all that is called."""
+        if not isinstance(node, ast.Attribute) or dotted(node) == "typing.TYPE_CHECKING":
+            return ANYTHING, self.read(node, frame)[1]
+        owner, left = self.read(node.value, frame)
+        value, callee = self._attribute_of(node, owner, left, frame)
+        is_constant = value.single and value.derived and _spellable(value)
+        return owner, node if is_constant else callee
 
     def _shadow(self, callee: ast.expr, frame: Frame) -> str:
         """Why a name is not what the top of its file says; empty when it is."""
@@ -300,8 +307,8 @@ class Expressions:
     def _other(self, node: ast.expr, frame: Frame) -> Reduced:
         """Any other expression: its parts are read, its value is not known."""
         inner = frame
-        bound = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
-        if bound:
+        if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+            bound = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
             inner = frame.copy()
             inner.env.update(dict.fromkeys(bound, ANYTHING))
         reader = _Parts(self, inner)

@@ -17,7 +17,7 @@ _QUERIES = frozenset(
     )
 )
 """Built-ins whose call changes nothing."""
-_TOTAL_QUERIES = frozenset(("isinstance", "hasattr", "callable", "id", "type", "super", "bool"))
+_TOTAL_QUERIES = frozenset(("isinstance", "hasattr", "callable", "id", "type", "super"))
 """Those of them that cost next to nothing and do not fail, for what has no odd methods of its own."""
 _LOGGING = frozenset(("debug", "info", "warning", "error", "exception", "critical", "log"))
 _LOGGING_ONCE = tuple(f"{level}_once" for level in ("debug", "info", "warning"))
@@ -106,11 +106,6 @@ def effect_of_expression(expression: ast.AST, *, calls_are_sure: bool = False) -
     return next((effect for effect in found if effect.is_sure), found[0] if found else None)
 
 
-def is_pure(expression: ast.AST) -> bool:
-    """Whether evaluating it calls nothing but built-ins that change nothing; it may fail, or take long."""
-    return effect_of_expression(expression) is None
-
-
 def is_total(expression: ast.AST) -> bool:
     """Whether evaluating it neither does anything nor fails, nor takes time or memory worth a thought.
 
@@ -127,17 +122,27 @@ def is_total(expression: ast.AST) -> bool:
             return is_query and all(
                 map(is_total, (*expression.args, *(k.value for k in expression.keywords)))
             )
-        case ast.BoolOp(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return all(map(is_total, parts))
+        case ast.BoolOp(values=parts):
+            return all(map(is_total, parts)) and all(map(_has_plain_truth, parts[:-1]))
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            return all(map(is_total, (test, body, orelse)))
-        case ast.UnaryOp(op=ast.Not(), operand=operand) | ast.NamedExpr(value=operand):
+            return all(map(is_total, (test, body, orelse))) and _has_plain_truth(test)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return is_total(operand) and _has_plain_truth(operand)
+        case ast.NamedExpr(value=operand):
             return is_total(operand)
         case ast.Compare(left=left, ops=ops, comparators=others):
             return all(isinstance(o, ast.Is | ast.IsNot) for o in ops) and all(map(is_total, (left, *others)))
         case ast.Dict(keys=[], values=[]):
             return True
     return _is_number(expression)
+
+
+def _has_plain_truth(expression: ast.AST) -> bool:
+    """Whether asking for its truth is free: a tensor of several values has none, and one on a GPU waits for it."""
+    is_variable = isinstance(expression, ast.Name | ast.Attribute)
+    return not is_variable or getattr(expression, "is_mapping", False)
 
 
 def _is_number(expression: ast.AST) -> bool:

@@ -169,6 +169,11 @@ def test_an_attribute_of_that_name_of_something_else_is_no_reach() -> None:
     ("text", "target"),
     [
         ("from engine import runner\nx = getattr(runner, '_secret')\n", "engine.runner._secret"),
+        ("from engine import runner\nx = getattr(runner, '_sec' + 'ret')\n", "engine.runner._secret"),
+        ("from engine import runner\nx = vars(runner)['_secret']\n", "engine.runner._secret"),
+        ("from engine import runner\nx = runner.__dict__['_secret']\n", "engine.runner._secret"),
+        ("import pydoc\nx = pydoc.locate('engine.runner.step')\n", "engine.runner.step"),
+        ("from pydoc import locate\nx = locate('engine.' + 'runner')\n", "engine.runner"),
         ("import sys\nx = sys.modules['engine.runner']\n", "engine.runner"),
         ("import engine\nx = engine.runner.step\n", "engine.runner.step"),
         (
@@ -182,6 +187,31 @@ def test_what_the_subject_takes_on_a_way_round_is_listed(text: str, target: str)
     tree = SourceTree({path: content.encode() for path, content in files.items()})
     reaches = Reaches(tree, frozenset(p for p in files if p.startswith(f"{FAST}/")), lambda _path: False)
     assert target in {found.target for found in reaches.outward(("engine",))}
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "is_followed"),
+    [
+        ("engine/utils.py", "from engine.core.scheduler import Scheduler\n", True),
+        ("engine/utils.py", "from engine.more import Scheduler\n", True),
+        ("engine/utils.py", "class Scheduler:\n    pass\n", False),
+        ("engine/utils/__init__.py", "from engine.utils.inner import Scheduler\n", False),
+    ],
+    ids=["handed on", "handed on twice", "its own", "of its own package"],
+)
+def test_a_name_of_the_engine_that_a_module_hands_on_counts_where_it_comes_from(
+    module: str, text: str, is_followed: bool
+) -> None:
+    files = {
+        **FILES,
+        module: text,
+        "engine/more.py": "from engine.core.scheduler import Scheduler\n",
+        f"{FAST}/extra.py": "from engine.utils import Scheduler\n",
+    }
+    tree = SourceTree({path: content.encode() for path, content in files.items()})
+    reaches = Reaches(tree, frozenset(p for p in files if p.startswith(f"{FAST}/")), lambda _path: False)
+    found = {use.target for use in reaches.outward(("engine",))} - {"engine.utils.Scheduler"}
+    assert found == ({"engine.core.scheduler.Scheduler"} if is_followed else set())
 
 
 def test_a_name_that_another_module_has_from_the_subject_is_a_reach() -> None:
