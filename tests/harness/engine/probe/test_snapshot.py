@@ -72,8 +72,9 @@ def test_a_class_that_takes_anothers_place_in_a_registry_shows(monkeypatch: pyte
     monkeypatch.setitem(sys.modules, module.__name__, module)
     before = collect_custom_ops()
     module.op_registry = {"silu": list}  # type: ignore[attr-defined]
-    assert before == {"op_registry.silu": "builtins:dict"}
-    assert collect_custom_ops() == {"op_registry.silu": "builtins:list"}
+    # Other tests of this process may have imported vLLM's own registries.
+    assert before["op_registry.silu"] == "builtins:dict"
+    assert collect_custom_ops() == before | {"op_registry.silu": "builtins:list"}
 
 
 def test_a_variable_that_is_set_shows_and_its_value_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
