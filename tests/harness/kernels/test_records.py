@@ -1,7 +1,5 @@
 """What a run's numbers are made into: which cell is lost, which kernel is above its allowance."""
 
-from types import SimpleNamespace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +12,7 @@ from harness.kernels.subject import KernelRunError
 from harness.kernels.timing import summarise
 from harness.kernels.worker import time_cell
 from harness.model.words import ExitCode
+from tests.harness.kernels.subjects import Dying
 
 MACHINE = Machine(
     gpu="NVIDIA H200", driver="1", num_gpus=1, sm_clock_mhz=(1, 2), memory_clock_mhz=(3, 4), software={}
@@ -78,20 +77,6 @@ def test_the_share_of_the_copy_bandwidth_is_of_the_bytes_that_had_to_move():
 def test_a_kernel_that_was_not_timed_leaves_the_run_open():
     assert bench_code(bench(cell(1.0), cell(None))) == ExitCode.UNDECIDED
     assert bench_code(bench(cell(1.0, torch=0.5))) == ExitCode.ADMIT
-
-
-class Dying:
-    """A subject whose process ends badly after one cell."""
-
-    section = SimpleNamespace(launches="")
-
-    def __init__(self, *lines):
-        self.lines = lines
-
-    def work(self, _action, _key, take, _options):
-        for line in self.lines:
-            take(line)
-        raise KernelRunError("kernels-worker", "CUDA error")
 
 
 def test_a_run_that_dies_keeps_the_cells_that_it_had_timed_and_stays_open():

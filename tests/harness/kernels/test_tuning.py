@@ -10,8 +10,8 @@ from harness.kernels.bench_run import run_tune
 from harness.kernels.commands import tune_code
 from harness.kernels.records import Machine, Timing, TuneRun, TuningChoice
 from harness.kernels.rendering import render_tune
-from harness.kernels.subject import KernelRunError
 from harness.model.words import ExitCode
+from tests.harness.kernels.subjects import Dying
 
 MACHINE = Machine(gpu="H200", driver="1", num_gpus=1, sm_clock_mhz=(), memory_clock_mhz=(), software={})
 TIMING = Timing(median_us=1.0, low_us=1.0, high_us=1.0, rounds=5)
@@ -53,18 +53,6 @@ def test_the_text_names_each_task_without_a_choice_and_why(pretended_gpu, capsys
     out = capsys.readouterr().out
     assert "did not run: cannot begin: prepare(): ValueError: no weights" in out
     assert "no choice ran: cannot begin" in out and "saved: nothing" in out
-
-
-class Dying:
-    """A subject whose process ends badly after what it is given."""
-
-    def __init__(self, *lines):
-        self.lines = lines
-
-    def work(self, _action, _key, take, _options):
-        for line in self.lines:
-            take(line)
-        raise KernelRunError("kernels-worker", "CUDA error")
 
 
 def test_a_tuning_that_dies_keeps_what_it_had_timed_and_stays_open():
