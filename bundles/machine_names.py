@@ -15,7 +15,7 @@ from bundles.scrub import MIN_NAME_CHARACTERS, MachineNames, Scrubber
 _ROLE_NAMES = """
 root user admin administrator ubuntu debian centos fedora ec2-user azureuser runner ci build builder jenkins vagrant
 buildkite-agent gitlab-runner nobody daemon docker app worker node host localhost localdomain default test
-home email secret ip mac gpu cwd python
+home email secret ip mac gpu uuid serial machine cwd python
 """
 ROLES = frozenset(_ROLE_NAMES.split())
 """Names of accounts and hosts that name nobody, and the words that scrubbing writes itself."""

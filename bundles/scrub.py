@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from bundles.error import BundleError
+from bundles.scrub_forms import AFTER, BEFORE, PATTERNS, PUBLISHED
 from harness.model.record import Record
 
 R = TypeVar("R", bound=Record)
@@ -27,60 +28,7 @@ VERSION_FIELDS = frozenset({"packages", "versions"})
 
 _MAX_PASSES = 16
 """What stands in a name's place can lay bare where the next one begins."""
-_BEFORE = r"(?<![A-Za-z0-9])"
-_AFTER = r"(?![A-Za-z0-9])"
 _VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
-_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
-_KEY_BLOCK = r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:.|\n)*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
-_TOKEN = (
-    r"hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|npm_[A-Za-z0-9]{20,}"
-    r"|sk-(?:ant-[a-z]+[0-9]+|proj|svcacct|admin|or-v1)-(?=[\w-]*[0-9])[\w-]{32,}"
-    r"|sk-(?=[A-Za-z]{0,60}[0-9])[A-Za-z0-9]{16,}"
-    r"|xox[abeprs]-[A-Za-z0-9-]{10,}|A[KS]IA[A-Z0-9]{16}|AIza[\w-]{30,}|ya29\.[\w-]{16,}"
-    r"|pypi-AgE[\w-]{16,}|dckr_pat_[\w-]{16,}|nvapi-[\w-]{20,}|[sr]k_(?:live|test)_[A-Za-z0-9]{16,}"
-    r"|hooks\.slack\.com/services/[\w/]{12,}|eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]+"
-)
-_VALUE = r"[^\s\"',;<>{}()\[\]]{6,}"
-_ASSIGNED = (
-    r"(?i:(?:pass(?:word|wd|phrase)|secret(?:_?key)?|api[_-]?key|access[_-]?key|(?:auth|access|refresh|bearer)[_-]?token)"
-    rf"[\"']?\s*[:=]\s*[\"']?)(?P<assigned>{_VALUE})"
-    rf"|(?<=[A-Z0-9]_)(?:TOKEN|KEY|SECRET|PASS|PAT)=[\"']?(?P<variable>{_VALUE})"
-    rf"|(?<![\w-])(?i:pwd)=(?![/~])(?P<pwd>{_VALUE})"
-    r"|(?<![\w-])(?i:token)[\"']?\s*[:=]\s*[\"']?(?P<token>(?=[\w-]{0,64}[0-9])(?=[\w-]{0,64}[A-Za-z])[\w-]{12,})"
-    rf"|--(?:[a-z]{{1,16}}-){{0,3}}(?:api-key|token|password|passphrase|secret)[ =]+[\"']?(?P<option>(?!-){_VALUE})"
-)
-"""A value behind a name that says what it is. Of models' tokens this says nothing: they are short, or not assigned."""
-_BEARER = (
-    r"(?i:authorization[\"']?\s*[:=]\s*[\"']?)?\b(?:Bearer|Basic) (?P<bearer>[A-Za-z0-9+/_.=~-]{12,})"
-    r"|(?i:authorization[\"']?\s*[:=]\s*[\"']?token )(?P<scheme>[^\s\"']{6,})"
-)
-_PERSON = r"[^\s/\\\"'<>:,;)\]]+(?:(?: [A-Z][\w.-]{0,31}){1,2}(?=[/\\]))?"
-"""The name of a home folder; of words with spaces between them the next ones begin large and a separator follows."""
-_LOGIN_IN_URL = r"(?<=://)(?P<login>[^\s/@:]*:[^\s/@]+)(?=@)"
-_PATTERNS: tuple[tuple[str, str], ...] = (
-    ("secret", _KEY_BLOCK),
-    ("secret", _LOGIN_IN_URL),
-    ("secret", rf"{_BEFORE}(?:{_TOKEN})"),
-    ("secret", _ASSIGNED),
-    ("secret", _BEARER),
-    ("email", r"(?<![\w.+-])(?!git@)[\w.+-]+@[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}" + _AFTER),
-    ("home", rf"(?<![\w.-])(?:/[\w.-]+){{0,3}}?/(?:home|[Uu]sers|scratch)/{_PERSON}"),
-    ("home", rf"(?i:(?<![A-Za-z0-9])[a-z]:(?:\\{{1,2}}|/)Users(?:\\{{1,2}}|/)){_PERSON}"),
-    ("home", r"(?i:%2F(?:home|Users)%2F)[^\s/%&\"'<>]+"),
-    ("mac", r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A-Fa-f:])"),
-    ("mac", r"(?<![\w-])(?=[0-9-]{0,16}[A-Fa-f])(?:[0-9A-Fa-f]{2}-){5}[0-9A-Fa-f]{2}(?![\w-])"),
-    ("ip", rf"(?<![\w.])(?<!==)(?:{_OCTET}\.){{3}}{_OCTET}(?![\w.]?[0-9])"),
-    ("ip", rf"{_BEFORE}ip(?:-{_OCTET}){{4}}{_AFTER}"),
-    ("ip", r"(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{3,40}+(?![\w:])"),
-    ("gpu", r"\b(?:GPU|MIG)-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"),
-    ("serial", r"(?i:\bserial(?: number)?\s*[:=]\s*)(?P<serial>(?=[A-Za-z]{0,32}[0-9])[A-Za-z0-9]{8,})"),
-    (
-        "user>@<host",
-        r"(?<![\w.+-])[a-z_][\w.-]{0,31}@[a-z][a-z0-9]{0,31}(?:-[a-z0-9]{1,32})*-[a-z]{0,8}[0-9]{1,6}(?![\w.-])",
-    ),
-)
-_FORMS = frozenset({"<email>", "<ip>", "<mac>", "<gpu>"})
-"""Of what gives itself away by its form, all that may be published: not secrets, and not where somebody lives."""
 _PLAIN_ADDRESSES = tuple(ip_network(n) for n in ("127.0.0.0/8", "0.0.0.0/32", "255.255.255.255/32"))
 _IPV6_OF_MACHINES = tuple(ip_network(n) for n in ("2000::/3", "fc00::/7", "fe80::/10"))
 _JSON_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -171,14 +119,16 @@ class Scrubber:
 
     def _written(self, written: str, found: re.Match[str]) -> str:
         whole = found[0]
-        if written in self.left or (written in _FORMS and whole in self.public):
+        if written in self.left or (written in PUBLISHED and whole in self.public):
             return whole
         if written == "<ip>":
             # A colon may end the clause and not the address.
             address = whole[:-1] if whole.endswith(":") and not whole.endswith("::") else whole
             return written + whole[len(address) :] if _names_a_machine(address) else whole
-        inner = next((value for value in found.groupdict().values() if value is not None), None)
-        return whole.replace(inner, written) if inner is not None else written
+        if found.lastgroup is None:
+            return written
+        start, end = (place - found.start() for place in found.span(found.lastgroup))
+        return whole[:start] + written + whole[end:]
 
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], str], ...]:
@@ -187,11 +137,11 @@ class Scrubber:
             for path, written in sorted(self.names.folders.items(), key=lambda pair: -len(pair[0]))
         ]
         words = [
-            (re.compile(f"{_BEFORE}{re.escape(word)}{_AFTER}", re.IGNORECASE), f"<{written}>")
+            (re.compile(f"{BEFORE}{re.escape(word)}{AFTER}", re.IGNORECASE), f"<{written}>")
             for word, written in sorted(self.names.words.items(), key=lambda pair: -len(pair[0]))
         ]
         private = [(pattern, written) for pattern, written in words if not pattern.search(self.public)]
-        forms = [(re.compile(pattern), f"<{written}>") for written, pattern in _PATTERNS]
+        forms = [(re.compile(pattern), f"<{written}>") for written, pattern in PATTERNS]
         # Secrets before all else, folders before the names in them.
         num_secrets = sum(written == "<secret>" for _, written in forms)
         return (*forms[:num_secrets], *folders, *forms[num_secrets:], *private)

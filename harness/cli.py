@@ -28,7 +28,7 @@ from harness.cli_options import (
     sigstore_root_option,
     tier_option,
 )
-from harness.cli_sweep import sweep
+from harness.cli_sweep import job_group, sweep
 from harness.github.command import github_group, submit
 from harness.kernels.command import kernels
 from harness.model.errors import FasttrackError
@@ -156,6 +156,13 @@ def doctor(**options: Any) -> CommandResult:
 @cli.command(epilog="Exit codes: 0 as expected, 1 an escape or a false alarm, 2 usage, 4 a case broke.")
 @repo_option
 @click.option("--only", help="A fault of the catalogue; repeatable.", multiple=True)
+@click.option(
+    "--clean", help="Judge so many made clean changes, and no faults.", type=click.IntRange(0), default=0
+)
+@click.option(
+    "--seed", help="Of the first made change.", type=click.IntRange(0), default=0, show_default=True
+)
+@click.option("--baselines", help="Where the made changes' baselines are kept between calls.", type=PATH)
 @tier_option
 @option("--jobs", "Cases at a time.", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--out", help="Write the report as JSON to this file.", type=PATH)
@@ -166,11 +173,12 @@ def selftest(only: tuple[str, ...], tier: str, **options: Any) -> CommandResult:
     """Put the judge to the test: seeded faults that it must find, and clean twins that it must not reject."""
     from harness.app.selftest import run
 
-    taken = {name: options[name] for name in ("repo", "jobs", "out", "verbose", "python")}
+    taken = {name: options[name] for name in ("repo", "clean", "seed", "baselines", "jobs", "out")}
+    taken |= {name: options[name] for name in ("verbose", "python")}
     return run.selftest(SelftestOptions(only=only, tier=Tier(tier), output=output(options), **taken))
 
 
-for command in (audit, kernels, bundle_group, keygen, waive, submit, sweep, github_group):
+for command in (audit, kernels, bundle_group, keygen, waive, submit, sweep, job_group, github_group):
     cli.add_command(command)
 
 

@@ -68,6 +68,12 @@ class SelftestOptions:
     """Somewhere in a checkout of fasttrack."""
     only: tuple[str, ...]
     """Faults of the catalogue; none: all."""
+    clean: int
+    """How many made clean changes are judged in the catalogue's place; 0: the catalogue is run."""
+    seed: int
+    """Of the first of them."""
+    baselines: Path | None
+    """The bundle of their baselines: made there, and taken up by a later call on the same files."""
     tier: Tier
     """The most expensive tier to be run."""
     jobs: int
@@ -201,12 +207,41 @@ class SweepOptions:
     gpu_type: str = ""
     prompts: Path | None = None
     """The user's own prompts; None: those that are shipped."""
+    has_random_tokens: bool = False
+    """Random token ids in place of text: they choose other experts."""
+    trace: Path | None = None
+    """Conversations to replay in place of a preset's cells, `concurrency` requests at a time."""
+    concurrency: int = 1
+    load: Literal["client", "vllm-bench"] = "client"
+    """Who sends the requests."""
     pr_text: Path | None = None
     """A description whose numbers are held against the cells."""
     simulate: float | None = None
     """Rehearse with arms that answer by arithmetic: the candidate's time over the baseline's."""
+    floor_ms: float | None = None
+    """Time that reading the bytes of one decode step takes at the hardware's bandwidth."""
     step_ms: float | None = None
     start_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRunOptions:
+    """`fasttrack job run`."""
+
+    job: Path
+    sweep: SweepOptions
+    """Where and on what to measure; what the job names is taken from it."""
+    key: Path
+    passphrase: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTakeOptions:
+    """`fasttrack job take`."""
+
+    job: Path
+    returns: tuple[Path, ...]
+    sweep: SweepOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
 
 from harness.model.errors import ConfigurationError
 from harness.model.record import Record, render_canonical_json
+from perf_sweeps.cell import Cell, Workload
 
 
 class Turn(Record):
@@ -110,6 +112,27 @@ def fit_trace(trace: Iterable[Conversation], max_context: int) -> tuple[Conversa
         if turns:
             fitted.append(one.model_copy(update={"turns": tuple(turns)}))
     return tuple(fitted)
+
+
+def trace_cell(trace: Sequence[Conversation], concurrency: int) -> Cell:
+    """The cell that replays a trace: its longest answer and its longest context are the cell's."""
+    output_len = max(turn.output_tokens for one in trace for turn in one.turns)
+    context = max(one.context_tokens for one in trace)
+    return Cell(
+        workload=Workload.AGENT,
+        batch=concurrency,
+        input_len=max(1, context - output_len),
+        output_len=output_len,
+    )
+
+
+def read_trace(path: Path) -> tuple[Conversation, ...]:
+    """The conversations of a file in our format, or of one with a request a line; raises `ConfigurationError`."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _bad(str(error)) from error
+    return convert_requests(text) if '"hash_ids"' in text.partition("\n")[0] else parse_trace(text)
 
 
 def render_trace(conversations: Iterable[Conversation]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import exp, fsum, log
+from math import log
 
 from pydantic import Field
 
@@ -11,15 +11,21 @@ from harness.model.record import Record
 from harness.model.words import Arm, Outcome, Verdict
 from harness.stats.margins import decide_below, n_to_resolve
 from harness.stats.max_t import max_t_p_values
-from harness.stats.order_statistics import min_n_for_upper_bound, sample_quantile
 from harness.stats.paired_ratio import PairedRatio, needed_pairs, paired_log_ratio, sign_flip_p
 from perf_sweeps.block import Block, Failure, SweepPlan
 from perf_sweeps.cell import Cell
+from perf_sweeps.levels import (
+    acceptance,
+    geometric_mean,
+    gpu_means,
+    interactivity,
+    throughput,
+    ttft_quantiles,
+)
 from perf_sweeps.void import find_disturbance, find_faults, find_lost, find_wrong_path, visit_time_ms
 
 MAX_DROPPED_SHARE = 0.25
 """Of a cell's blocks, how many the rules may drop before the rest shows nothing."""
-QUANTILES = (0.5, 0.9, 0.99)
 
 
 class Margins(Record):
@@ -71,6 +77,10 @@ class CellResult(Record):
     ttft_ms: dict[str, float] = Field(default_factory=dict)
     """Candidate's time to first token by quantile (`p50`), of those that the number of requests allows."""
     acceptance_length: float | None = None
+    interactivity_tok_s: dict[str, float] = Field(default_factory=dict)
+    """Agent-like replay: tokens a second and user that half (`candidate_p50`) or nine tenths of the turns reach."""
+    gpu: dict[str, float] = Field(default_factory=dict)
+    """Means of the visits by arm, such as `candidate_sm_clock_mhz`; empty where nothing sampled a GPU."""
     hardware: str = ""
     notes: tuple[str, ...] = ()
 
@@ -211,7 +221,7 @@ def _judge_times(
             paired_log_ratio(times[Arm.BASELINE], times[Arm.BASELINE_AGAIN], alpha=margins.alpha)
         )
     outcome, message, needed = _decide(timing, noise, margins)
-    ttft, notes = _quantiles(blocks)
+    ttft, notes = ttft_quantiles(blocks, Arm.CANDIDATE)
     return CellResult(
         cell=cell,
         outcome=outcome,
@@ -219,12 +229,14 @@ def _judge_times(
         blocks_needed=needed,
         ratio=Ratio.of(timing),
         noise=noise,
-        baseline_ms=_geometric_mean(times[Arm.BASELINE]),
-        candidate_ms=_geometric_mean(times[Arm.CANDIDATE]),
-        baseline_tok_s=_throughput(blocks, Arm.BASELINE),
-        candidate_tok_s=_throughput(blocks, Arm.CANDIDATE),
+        baseline_ms=geometric_mean(times[Arm.BASELINE]),
+        candidate_ms=geometric_mean(times[Arm.CANDIDATE]),
+        baseline_tok_s=throughput(blocks, Arm.BASELINE),
+        candidate_tok_s=throughput(blocks, Arm.CANDIDATE),
         ttft_ms=ttft,
-        acceptance_length=_acceptance(blocks),
+        acceptance_length=acceptance(blocks),
+        interactivity_tok_s=interactivity(blocks),
+        gpu=gpu_means(blocks),
         hardware=blocks[0].hardware,
         notes=(*dropped, *notes),
     ), timing.log_ratios
@@ -257,30 +269,4 @@ def _decide(timing: PairedRatio, noise: Ratio | None, margins: Margins) -> tuple
 def _block_time(cell: Cell, block: Block, arm: Arm) -> float:
     """Geometric mean of the arm's visits of the block, ms."""
     times = [visit_time_ms(cell, v) for v in block.visits if v.arm is arm]
-    return _geometric_mean([t for t in times if t is not None])
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return exp(fsum(map(log, values)) / len(values))
-
-
-def _throughput(blocks: Sequence[Block], arm: Arm) -> float:
-    visits = [v for b in blocks for v in b.visits if v.arm is arm]
-    return sum(sum(v.output_lens) for v in visits) / fsum(v.duration_s for v in visits)
-
-
-def _acceptance(blocks: Sequence[Block]) -> float | None:
-    found = [v.acceptance_length for b in blocks for v in b.visits if v.acceptance_length is not None]
-    return fsum(found) / len(found) if found else None
-
-
-def _quantiles(blocks: Sequence[Block]) -> tuple[dict[str, float], tuple[str, ...]]:
-    """Quantiles that the number of requests bears: those with a distribution-free upper bound at .05."""
-    values = [t for b in blocks for v in b.visits if v.arm is Arm.CANDIDATE for t in v.ttfts_ms]
-    if not values:
-        return {}, ()
-    bears = {q: len(values) >= min_n_for_upper_bound(q, alpha=0.05) for q in QUANTILES}
-    shown = {f"p{100 * q:g}": sample_quantile(values, q) for q in QUANTILES if bears[q]}
-    left_out = [f"p{100 * q:g} ({min_n_for_upper_bound(q, alpha=0.05)})" for q in QUANTILES if not bears[q]]
-    notes = (f"{len(values)} requests are too few for {', '.join(left_out)}",) if left_out else ()
-    return shown, notes
+    return geometric_mean([t for t in times if t is not None])

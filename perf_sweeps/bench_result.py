@@ -86,28 +86,46 @@ def parse_bench_result(
 
 
 def bench_arguments(
-    *, base_url: str, model: str, dataset: str, num_prompts: int, concurrency: int, output_len: int, seed: int
+    *,
+    base_url: str,
+    model: str,
+    tokenizer: str,
+    num_prompts: int,
+    concurrency: int,
+    output_len: int,
+    seed: int,
+    request_ids: str,
 ) -> tuple[str, ...]:
-    """Arguments of `vllm bench serve` for one visit; the caller adds where the result goes.
+    """Arguments of `vllm bench serve` for one visit; the driver adds where prompts come from and the result goes.
 
     Prompts come from a JSONL file (`custom` data set), so that both arms read the same. `--ignore-eos` and the
-    fixed length make token counts equal.
+    fixed length make token counts equal; no request is sent before the first that counts. Requests are called
+    `request_ids` and their number, as the ledger has them.
     """
     pairs = {
         "--backend": "openai",
         "--base-url": base_url,
         "--endpoint": "/v1/completions",
         "--model": model,
+        "--tokenizer": tokenizer,
         "--dataset-name": "custom",
-        "--dataset-path": dataset,
         "--num-prompts": str(num_prompts),
         "--max-concurrency": str(concurrency),
         "--custom-output-len": str(output_len),
         "--seed": str(seed),
         "--temperature": "0",
+        "--request-id-prefix": request_ids,
+        "--ready-check-timeout-sec": "0",
     }
     words = tuple(word for pair in pairs.items() for word in pair)
-    return (*words, "--ignore-eos", "--disable-shuffle", "--skip-chat-template", "--save-detailed")
+    switches = (
+        "--ignore-eos",
+        "--disable-shuffle",
+        "--skip-chat-template",
+        "--save-detailed",
+        "--disable-tqdm",
+    )
+    return (*words, *switches)
 
 
 def _parse(text: str) -> Mapping[str, Any]:

@@ -10,7 +10,10 @@ from pydantic import Field
 from harness.model.record import Record, digest_of
 from harness.model.words import Arm
 from perf_sweeps.cell import Cell
+from perf_sweeps.replay import TurnResult
 
+LoadGenerator = Literal["client", "vllm-bench"]
+"""Who sends the requests: the harness's own client, or `vllm bench serve`."""
 ALL_ARMS = (Arm.BASELINE, Arm.CANDIDATE, Arm.BASELINE_AGAIN)
 
 
@@ -30,13 +33,30 @@ class MachineState(Record):
 
     foreign_cpu_share: float | None = Field(ge=0, default=None)
     """CPU time that neither the visited arm nor its client took, as a share of all cores over the visit."""
+    foreign_cpu_s: float | None = Field(ge=0, default=None)
+    """The same in CPU seconds, also of a visit that is too short for a share of its own."""
     num_cores: int | None = None
+    num_gpu_samples: int = 0
+    """How often clocks, power, temperature and throttle reasons were read; 0: they are not known."""
     sm_clock_mhz: float | None = None
     """Mean over the GPUs and samples of the visit, as are power and temperature."""
     power_w: float | None = None
     temperature_c: float | None = None
     throttle_reasons: tuple[str, ...] = ()
     """Of any GPU at any sample."""
+
+
+class OpenLoopCheck(Record):
+    """The same requests once more, from the harness's own client, each at its time whether or not others are answered.
+
+    They are spread over the time that the load generator took: a server that does not keep that pace falls behind.
+    """
+
+    num_asked: int
+    num_tokens: int
+    """That the client got."""
+    wall_s: float
+    """From the first request sent to the last answer."""
 
 
 class Visit(Record):
@@ -58,6 +78,8 @@ class Visit(Record):
     ttfts_ms: tuple[float, ...] = ()
     turn_token_ms: tuple[float, ...] = ()
     """Agent-like replay: of each answered turn, the mean time between its tokens."""
+    turns: tuple[TurnResult, ...] = ()
+    """Agent-like replay: every turn that was sent, the timeline of each conversation."""
     decode_step_ms: float | None = Field(gt=0, default=None)
     """Mean time of an engine step that holds the whole batch and no prompt token, from the ledger."""
     acceptance_length: float | None = Field(gt=0, default=None)
@@ -70,6 +92,8 @@ class Visit(Record):
     """The harness's own clock around the load generator's work."""
     specialized_share: float | None = None
     """Share of the decode tokens that the specialised path served."""
+    open_loop: OpenLoopCheck | None = None
+    """Of an arm's first visit of a cell, where another load generator than the harness's client did the work."""
     errors: tuple[str, ...] = ()
     """First lines of requests' errors: untrusted text."""
     machine: MachineState = MachineState()
@@ -143,6 +167,9 @@ class SweepPlan(Record):
     seed: int = 0
     prompts_digest: str = ""
     """Of the user's own prompts, where there are any."""
+    load: LoadGenerator = "client"
+    trace_digest: str = ""
+    """Of the user's own trace, where agent cells replay one."""
 
     @property
     def digest(self) -> str:

@@ -42,7 +42,7 @@ class ClaimResult(Record):
 
 
 def match_claim(claim: Claim, results: Sequence[CellResult], margin: float) -> ClaimResult:
-    """A claim of the manifest against the required decode cells of its batch and hardware.
+    """A claim of the manifest against the decode cells of its batch and hardware.
 
     Every such cell must show it: the lower bound of the speed-up reaches the claimed figure less the margin (for a
     claim above 1 never less than 1), and the claimed figure is not above the upper bound.

@@ -105,8 +105,12 @@ class RecordIndex:
         """Reads every record once; raises `EvidenceError` at a line that was changed."""
         self._path = folder / RECORDS
         self._places: dict[str, list[int]] = defaultdict(list)
+        self.first_at, self.last_at = "", ""
+        """When the first and the last record were made; empty without one."""
         for place, content in _read_lines(self._path):
             self._places[str(content["cell"])].append(place)
+            at = str(content.get("recorded_at", ""))
+            self.first_at, self.last_at = min(self.first_at or at, at), max(self.last_at, at)
 
     def of(self, cell: str) -> Iterator[Block | Failure]:
         """One cell's records, in the order in which they were made."""

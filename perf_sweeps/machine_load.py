@@ -14,19 +14,26 @@ MIN_ELAPSED_S = 0.2
 
 
 class LoadMeter:
-    """Started when it is made; `foreign_share` tells what others took since."""
+    """Started when it is made; `foreign_cpu_s` tells what others took since."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc, self._started = proc, time.monotonic()
         self._before = self._read()
 
-    def foreign_share(self) -> float | None:
-        """CPU time outside this process and its descendants, as a share of all cores; None where it cannot be told."""
-        elapsed_s, after = time.monotonic() - self._started, self._read()
-        if self._before is None or after is None or elapsed_s < MIN_ELAPSED_S:
+    def foreign_cpu_s(self) -> float | None:
+        """CPU seconds outside this process and its descendants; None where the machine does not say."""
+        after = self._read()
+        if self._before is None or after is None:
             return None
         busy, own = (b - a for a, b in zip(self._before, after, strict=True))
-        return max(0.0, busy - own) / (elapsed_s * (os.cpu_count() or 1))
+        return max(0.0, busy - own)
+
+    def foreign_share(self) -> float | None:
+        """The same as a share of all cores; None where the stretch is too short to tell."""
+        elapsed_s, foreign_s = time.monotonic() - self._started, self.foreign_cpu_s()
+        if foreign_s is None or elapsed_s < MIN_ELAPSED_S:
+            return None
+        return foreign_s / (elapsed_s * (os.cpu_count() or 1))
 
     def _read(self) -> tuple[float, float] | None:
         """Busy seconds of all cores, and of this process and its descendants."""

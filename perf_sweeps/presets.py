@@ -12,6 +12,8 @@ from perf_sweeps.cell import Axes, Cell, Engine, Published, Workload, mark_beyon
 
 _ARTICLE = "vLLM's article on the Kimi K3 specialised path"
 _GB300 = "GB300"
+OVERHEAD = "overhead"
+"""The preset that times the judge's own tracer: on in the candidate's place, off in the baselines'."""
 _BATCHES = (1, 2, 4, 8, 16, 32, 64)
 _NO_DRAFTS = {
     8: (
@@ -118,8 +120,29 @@ def cpu_quick(_scope: ScopeSection | None) -> tuple[Cell, ...]:
     return (*decode, *rest)
 
 
+def tracer_overhead(_scope: ScopeSection | None) -> tuple[Cell, ...]:
+    """What the client alone times, so that an arm without a ledger can be timed: small and full batches."""
+    return Axes(workloads=(Workload.MIXED,), batches=(1, 8), shapes=((32, 64),)).cells()
+
+
+def cpu_agents(_scope: ScopeSection | None) -> tuple[Cell, ...]:
+    """Replay of short conversations with tool pauses and a shared prefix, one and three at a time, on a miniature."""
+    return tuple(Cell(workload=Workload.AGENT, batch=batch, input_len=320, output_len=24) for batch in (1, 3))
+
+
+def cpu_speculative(_scope: ScopeSection | None) -> tuple[Cell, ...]:
+    """Decode with three drafts that are verified for real, one and two requests at a time, on a miniature."""
+    engine = Engine(draft_tokens=3)
+    return Axes(
+        workloads=(Workload.SPECULATIVE,), batches=(1, 2), shapes=((48, 48),), engines=(engine,)
+    ).cells()
+
+
 PRESETS: dict[str, Callable[[ScopeSection | None], tuple[Cell, ...]]] = {
     "cpu-quick": cpu_quick,
+    "cpu-agents": cpu_agents,
+    "cpu-speculative": cpu_speculative,
+    OVERHEAD: tracer_overhead,
     "scope": scope_edges,
     "k3-article": article_decode,
     "k3-article-speculative": article_speculative,

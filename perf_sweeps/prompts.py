@@ -12,11 +12,12 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from harness.model.errors import ConfigurationError
+from harness.model.errors import ConfigurationError, EvidenceError
 from perf_sweeps.cell import Cell
 
 Tokenize = Callable[[str], tuple[int, ...]]
 _SEPARATOR = "\n%\n"
+MAX_TEXT_ATTEMPTS = 40
 
 
 @cache
@@ -68,9 +69,16 @@ class PromptSource:
     """Token ids of prompts; the same seed, passages and tokenizer give the same prompts on every machine."""
 
     def __init__(
-        self, tokenize: Tokenize, passages: Sequence[str], *, seed: int, vocabulary: int | None = None
+        self,
+        tokenize: Tokenize,
+        passages: Sequence[str],
+        *,
+        seed: int,
+        vocabulary: int | None = None,
+        detokenize: Callable[[Sequence[int]], str] | None = None,
     ) -> None:
-        """`vocabulary` is how many token ids there are, for random prompts; None refuses them."""
+        """`vocabulary` is how many token ids there are, for random prompts; None refuses them, and None texts."""
+        self._tokenize, self._detokenize = tokenize, detokenize
         self._passages = [tokenize(text) for text in passages]
         self._seed, self._vocabulary = seed, vocabulary
 
@@ -83,6 +91,28 @@ class PromptSource:
         return tuple(
             self._prompt(random.Random(f"{self._seed}/{cell.name}/{block}/{round_}/{index}"), cell)
             for index in range(cell.batch)
+        )
+
+    def texts(self, cell: Cell, block: int, round_: int = 0) -> tuple[str, ...]:
+        """Such prompts as text, for a load generator that sends no token ids: each has the cell's length when read.
+
+        Raises:
+            EvidenceError: Tokens and text do not give each other back at this length, whichever stretch is tried.
+        """
+        return tuple(
+            self._reversible(f"{self._seed}/{cell.name}/{block}/{round_}/{index}", cell)
+            for index in range(cell.batch)
+        )
+
+    def _reversible(self, name: str, cell: Cell) -> str:
+        assert self._detokenize is not None
+        for attempt in range(MAX_TEXT_ATTEMPTS):
+            text = self._detokenize(self._prompt(random.Random(f"{name}/text{attempt}"), cell))
+            if len(self._tokenize(text)) == cell.input_len:
+                return text
+        raise EvidenceError(
+            "prompt-text",
+            f"{cell.name}: of {MAX_TEXT_ATTEMPTS} prompts none has {cell.input_len} tokens again once it is text.",
         )
 
     def stretch(self, name: str, count: int) -> tuple[int, ...]:

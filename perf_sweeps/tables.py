@@ -44,15 +44,34 @@ def _row(result: CellResult) -> Row:
     }
 
 
+def speedup_rows(result: SweepResult) -> list[Row]:
+    """The published table's shape: a row a batch, for each engine the candidate's tokens a second and its speed-up.
+
+    Of decode cells, a step's tokens over its time; cells of one batch and other lengths have rows of their own.
+    """
+    found: dict[tuple[int, int, int], Row] = {}
+    for row in _timed_decode(result):
+        place = (row["input_len"], row["output_len"], row["batch"])
+        target = found.setdefault(place, {name: row[name] for name in ("input_len", "output_len", "batch")})
+        target[f"{row['engine']} tok/s"] = 1000 * row["batch"] / row["candidate_ms"]
+        target[f"{row['engine']} speed-up"] = row["speedup"]
+    return [found[place] for place in sorted(found)]
+
+
+def _timed_decode(result: SweepResult) -> list[Row]:
+    """Rows of decode cells that have times, the smallest batch first."""
+    rows = [r for r in cell_rows(result) if r["workload"] == "decode" and r["baseline_ms"] is not None]
+    return sorted(rows, key=lambda r: (int(r["batch"]), int(r["input_len"])))
+
+
 def frontier_rows(result: SweepResult) -> list[Row]:
-    """Each arm's points of tokens a second against tokens a second a user, of decode at one context.
+    """Each arm's points of tokens a second and rank against tokens a second and user, of decode at one context.
 
     A point is on the frontier when no other of its arm and context is at least as good in both and better in one.
     """
+    ranks = {r.cell.name: r.cell.engine.tensor_parallel for r in result.cells}
     points = []
-    for row in cell_rows(result):
-        if row["workload"] != "decode" or row["baseline_ms"] is None:
-            continue
+    for row in _timed_decode(result):
         for arm in ("baseline", "candidate"):
             per_user = 1000 / row[f"{arm}_ms"]
             points.append(
@@ -64,6 +83,7 @@ def frontier_rows(result: SweepResult) -> list[Row]:
                     "batch": row["batch"],
                     "tok_s_per_user": per_user,
                     "tok_s": per_user * row["batch"],
+                    "tok_s_per_rank": per_user * row["batch"] / ranks[row["cell"]],
                 }
             )
     return [point | {"is_on_frontier": not any(_beats(o, point) for o in points)} for point in points]
@@ -72,36 +92,44 @@ def frontier_rows(result: SweepResult) -> list[Row]:
 def _beats(other: Row, point: Row) -> bool:
     if any(other[k] != point[k] for k in ("arm", "input_len", "output_len")):
         return False
-    gains = [float(other[k]) - float(point[k]) for k in ("tok_s_per_user", "tok_s")]
+    gains = [float(other[k]) - float(point[k]) for k in ("tok_s_per_user", "tok_s_per_rank")]
     return min(gains) >= 0 and max(gains) > 0
 
 
 def growth_rows(result: SweepResult, floor_ms: float | None = None) -> list[Row]:
-    """A decode step's time over that of the smallest batch of the same engine and shape.
+    """A decode step's time over that of the smallest batch of its shape, and of the shortest prompt of its batch.
 
-    `floor_ms` is the time that reading the weights of one step takes at the hardware's bandwidth, where it is known.
+    `floor_ms` is the time that reading the bytes of one step takes at the hardware's bandwidth, where it is known.
     """
-    first: dict[tuple[Any, ...], Row] = {}
-    rows = sorted((r for r in cell_rows(result) if r["workload"] == "decode"), key=lambda r: int(r["batch"]))
     grown = []
-    for row in rows:
-        if row["baseline_ms"] is None:
-            continue
-        start = first.setdefault((row["engine"], row["input_len"], row["output_len"]), row)
-        names = ("cell", "engine", "input_len", "output_len", "batch")
-        grown.append(
-            {name: row[name] for name in names}
-            | {f"{arm}_growth": row[f"{arm}_ms"] / start[f"{arm}_ms"] for arm in ("baseline", "candidate")}
-            | {"over_floor": row["candidate_ms"] / floor_ms if floor_ms else None}
-        )
+    for along, fixed in (("batch", ("input_len", "output_len")), ("input_len", ("batch", "output_len"))):
+        first: dict[tuple[Any, ...], Row] = {}
+        for row in sorted(_timed_decode(result), key=lambda r: int(r[along])):
+            start = first.setdefault((row["engine"], *(row[name] for name in fixed)), row)
+            if along == "input_len" and start is row:
+                continue
+            names = ("cell", "engine", "input_len", "output_len", "batch")
+            grown.append(
+                {"along": along}
+                | {name: row[name] for name in names}
+                | {
+                    f"{arm}_growth": row[f"{arm}_ms"] / start[f"{arm}_ms"]
+                    for arm in ("baseline", "candidate")
+                }
+                | {"over_floor": row["candidate_ms"] / floor_ms if floor_ms else None}
+            )
     return grown
 
 
-def write_tables(result: SweepResult, folder: Path) -> tuple[Path, ...]:
+def write_tables(result: SweepResult, folder: Path, floor_ms: float | None = None) -> tuple[Path, ...]:
     """Writes `cells`, `frontier` and `growth` as parquet; none where pandas or pyarrow is missing."""
     if not (find_spec("pandas") and find_spec("pyarrow")):
         return ()
-    tables = {"cells": cell_rows(result), "frontier": frontier_rows(result), "growth": growth_rows(result)}
+    tables = {
+        "cells": cell_rows(result),
+        "frontier": frontier_rows(result),
+        "growth": growth_rows(result, floor_ms),
+    }
     return tuple(_write(folder / f"{name}.parquet", rows) for name, rows in tables.items() if rows)
 
 

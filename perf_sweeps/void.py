@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from harness.model.words import Arm
 from perf_sweeps.block import Block, Visit
 from perf_sweeps.cell import Cell, Workload
+from perf_sweeps.machine_load import MIN_ELAPSED_S
 
 MAX_FOREIGN_CPU_SHARE = 0.10
 """Of all cores; a block in which others took more is dropped, whatever its times."""
@@ -14,6 +15,8 @@ MIN_SPECIALIZED_SHARE = 0.95
 MAX_WALL_EXCESS = 1.25
 """The harness's clock around a visit over the load generator's own: beyond it (and `MAX_WALL_EXTRA_S`) one is wrong."""
 MAX_WALL_EXTRA_S = 2.0
+MAX_PACE_RATIO = 1.5
+"""Between the load generator's time and the open-loop check's, two runs one after the other."""
 MAX_ACCEPTANCE_DIFFERENCE = 0.02
 _PATH_WORKLOADS = (Workload.DECODE, Workload.SPECULATIVE)
 
@@ -45,6 +48,9 @@ def _faults(cell: Cell, visit: Visit) -> Sequence[str]:
     short = [n for n in visit.output_lens if n != cell.output_len]
     if short and cell.workload is not Workload.AGENT:
         lines.append(f"{len(short)} answers have another length than {cell.output_len}, such as {short[0]}")
+    other = [n for n in visit.input_lens if n != cell.input_len]
+    if other and cell.workload is not Workload.AGENT:
+        lines.append(f"{len(other)} prompts have another length than {cell.input_len}, such as {other[0]}")
     if visit.num_truncated:
         lines.append(f"{visit.num_truncated} turns were cut short")
     total = sum(visit.output_lens)
@@ -58,6 +64,14 @@ def _faults(cell: Cell, visit: Visit) -> Sequence[str]:
         lines.append(
             f"the load generator says {visit.duration_s:.2f} s and the harness's clock {visit.wall_s:.2f} s"
         )
+    check = visit.open_loop
+    if check is not None and check.num_tokens != total:
+        lines.append(f"the load generator counts {total} tokens and an independent client {check.num_tokens}")
+    if check is not None and not _are_near(visit.duration_s, check.wall_s):
+        lines.append(
+            f"the load generator says {visit.duration_s:.2f} s, and at that pace an independent client took "
+            f"{check.wall_s:.2f} s"
+        )
     if visit_time_ms(cell, visit) is None:
         lines.append(
             "nothing was timed: no step held the whole batch without prompt tokens, or no times are there"
@@ -69,6 +83,12 @@ def _clocks_agree(duration_s: float, wall_s: float) -> bool:
     return duration_s <= 1.01 * wall_s and wall_s <= max(
         duration_s * MAX_WALL_EXCESS, duration_s + MAX_WALL_EXTRA_S
     )
+
+
+def _are_near(one_s: float, other_s: float) -> bool:
+    """Two runs of the same work: within a half, or what a busy machine may add to a short one."""
+    shorter, longer = sorted((one_s, other_s))
+    return longer <= max(shorter * MAX_PACE_RATIO, shorter + MAX_WALL_EXTRA_S)
 
 
 def find_lost(block: Block) -> tuple[int, int]:
@@ -95,14 +115,32 @@ def find_wrong_path(cell: Cell, block: Block) -> str:
 
 
 def find_disturbance(block: Block) -> str:
-    """Why a block is dropped though its counts are right: others used the machine, or it throttled."""
+    """Why a block is dropped though its counts are right: others used the machine or may have, or it throttled."""
     for visit in block.visits:
         share = visit.machine.foreign_cpu_share
         if share is not None and share > MAX_FOREIGN_CPU_SHARE:
             return f"block {block.index}: others took {share:.0%} of the cores while {visit.arm} was timed"
         if visit.machine.throttle_reasons:
             return f"block {block.index}: throttled ({', '.join(visit.machine.throttle_reasons)})"
+    short = [v for v in block.visits if v.machine.foreign_cpu_share is None]
+    if not short:
+        return ""
+    share = _share_together(short)
+    if share is None:
+        return f"block {block.index}: nothing says how much of the machine others took"
+    if share > MAX_FOREIGN_CPU_SHARE:
+        return f"block {block.index}: others took {share:.0%} of the cores over its short visits"
     return ""
+
+
+def _share_together(visits: Sequence[Visit]) -> float | None:
+    """What others took of the cores over several visits, each too short to tell; None where all are together, too."""
+    taken_s = [v.machine.foreign_cpu_s for v in visits]
+    elapsed_s = sum(v.wall_s or 0.0 for v in visits)
+    core_s = sum((v.wall_s or 0.0) * (v.machine.num_cores or 1) for v in visits)
+    if elapsed_s < MIN_ELAPSED_S or any(s is None for s in taken_s):
+        return None
+    return sum(s for s in taken_s if s is not None) / core_s
 
 
 def visit_time_ms(cell: Cell, visit: Visit) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -19,7 +20,9 @@ Level = Literal["error", "warning", "notice"]
 
 
 def render_annotations(view: ReportView) -> str:
-    """One command a line: at most ten errors and ten warnings, worst first, and how many were left out.
+    """One command a line: at most ten errors and ten warnings, and how many were left out.
+
+    Required checks come first, and of each check one finding before a second of any.
 
     What was not run has no place in the diff: one notice names those checks.
     """
@@ -27,8 +30,8 @@ def render_annotations(view: ReportView) -> str:
     decided = [f for f in found if f.outcome is not Outcome.NOT_RUN]
     errors = [f for f in decided if f.required and f.outcome in (Outcome.FAIL, Outcome.ERROR)]
     warnings = [f for f in decided if f not in errors]
-    lines = [_annotation("error", f) for f in errors[:MAX_ANNOTATIONS]]
-    lines += [_annotation("warning", f) for f in warnings[:MAX_ANNOTATIONS]]
+    lines = [_annotation("error", f) for f in _spread(errors)[:MAX_ANNOTATIONS]]
+    lines += [_annotation("warning", f) for f in _spread(warnings)[:MAX_ANNOTATIONS]]
     cut = len(errors[MAX_ANNOTATIONS:]) + len(warnings[MAX_ANNOTATIONS:])
     if cut:
         lines.append(_command("notice", f"{cut} further findings are in the report.", title="fasttrack"))
@@ -37,6 +40,16 @@ def render_annotations(view: ReportView) -> str:
         text = f"Not run, so nothing is known: {', '.join(not_run)}."
         lines.append(_command("notice", text, title=f"fasttrack: {view.header.verdict}"))
     return "".join(f"{line}\n" for line in lines)
+
+
+def _spread(findings: Sequence[OpenFinding]) -> list[OpenFinding]:
+    """One finding of each check in turn, so that many of one hide none of another."""
+    turns: Counter[str] = Counter()
+    numbered = []
+    for finding in findings:
+        numbered.append(((not finding.required, turns[finding.check]), finding))
+        turns[finding.check] += 1
+    return [finding for _, finding in sorted(numbered, key=lambda pair: pair[0])]
 
 
 def _annotation(level: Level, finding: OpenFinding) -> str:

@@ -14,9 +14,8 @@ from reports.shown import Shown, clip
 _PRINCIPLES = (Principle.CORRECTNESS, Principle.PERFORMANCE, Principle.SCOPE, Principle.ISOLATION)
 TITLE_CHARACTERS = 90
 SUBJECT_CHARACTERS = 40
-NUM_ROWS_FIRST = 2
-"""Of one check, before the further rows of any."""
 _MUST_HAVE_NUMBERS = (Principle.CORRECTNESS, Principle.PERFORMANCE)
+"""What a reviewer asks numbers of: that answers are as good, and that they come sooner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +42,18 @@ class Unmeasured:
 def view_claims(cards: Iterable[CheckCard]) -> tuple[ClaimRow, ...]:
     """A row for each finding with an interval or a margin.
 
-    The worst two of every check come before the further ones of any, so that the first rows show all that there
-    is; then worst first, required before advisory, intervals before bare numbers, correctness before performance.
+    The worst one of every check comes before the further ones of any, so that the first rows show all that there
+    is; what failed, and correctness and performance, before the rest; then worst first, required before advisory,
+    intervals before bare numbers, correctness before performance.
     """
-    ranked: list[tuple[tuple[bool, int, bool, bool, int], ClaimRow]] = []
+    ranked: list[tuple[tuple[bool, bool, int, bool, bool, int], ClaimRow]] = []
     for card in cards:
         measured = [(finding, _deciding(finding)) for finding in card.findings]
         rows = [_row(card, finding, number) for finding, number in measured if number is not None]
         for place, row in enumerate(rows):
             key = (
-                place >= NUM_ROWS_FIRST,
+                place > 0,
+                card.principle not in _MUST_HAVE_NUMBERS and row.outcome is not Outcome.FAIL,
                 WORST_FIRST.index(row.outcome),
                 not row.required,
                 row.measurement.ci_low is None and row.measurement.ci_high is None,

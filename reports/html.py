@@ -34,6 +34,8 @@ NUM_WHOLE_FINDINGS = 25
 """Of one check; the further ones are listed in brief, folded, with what they say alone."""
 _FEWER_PASSING = (NUM_WHOLE_FINDINGS, 3, 0)
 """How many of a check's passing findings are whole, tried in turn on a page that is too large."""
+NUM_DETAILS_IN_BRIEF = 5
+"""Lines of a finding's details on a page that is too large with all of its passing findings in brief."""
 NUM_ROWS_OPEN = 12
 """Rows of a drill-down's table that are shown before the rest is folded."""
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -89,6 +91,7 @@ def _environment() -> jinja2.Environment:
         NUM_CLAIMS_AT_TOP=NUM_CLAIMS_AT_TOP,
         NUM_ASKS_AT_TOP=NUM_ASKS_AT_TOP,
         NUM_LIMITS_AT_TOP=NUM_LIMITS_AT_TOP,
+        NUM_DETAILS_IN_BRIEF=NUM_DETAILS_IN_BRIEF,
         NUM_NUMBERS_OPEN=NUM_NUMBERS_OPEN,
         NUM_ROWS_OPEN=NUM_ROWS_OPEN,
         NUM_WHOLE_FINDINGS=NUM_WHOLE_FINDINGS,
@@ -102,15 +105,15 @@ _ENVIRONMENT = _environment()
 def render_html(view: ReportView) -> str:
     """The page. The same view gives the same bytes; one that would be too large shows less, as `MAX_BYTES` says."""
     html = _render(view, NUM_WHOLE_FINDINGS)
-    for num_whole_passing in _FEWER_PASSING:
+    for num_whole_passing, is_brief in (*((number, False) for number in _FEWER_PASSING), (0, True)):
         if len(html.encode("utf-8")) <= MAX_BYTES:
             break
-        html = _render(replace(view, evidence=shrink_excerpts(view.evidence)), num_whole_passing)
+        html = _render(replace(view, evidence=shrink_excerpts(view.evidence)), num_whole_passing, is_brief)
     return html
 
 
-def _render(view: ReportView, num_whole_passing: int) -> str:
+def _render(view: ReportView, num_whole_passing: int, is_brief: bool = False) -> str:
     entries = {entry.id: entry for entry in view.evidence}
     return _ENVIRONMENT.get_template("report.html.j2").render(
-        view=view, entries=entries, num_whole_passing=num_whole_passing
+        view=view, entries=entries, num_whole_passing=num_whole_passing, is_brief=is_brief
     )

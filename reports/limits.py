@@ -14,7 +14,7 @@ from reports.checks import CheckCard
 from reports.marks import WORST_FIRST
 from reports.shown import Count, Length, Piece, Sentence, Shown, clip, format_number, pointer, visible
 
-MESSAGE_CHARACTERS = 150
+MESSAGE_CHARACTERS = 100
 """Of a message that the check's own section shows whole."""
 NUM_NAMES = 4
 """Check ids in one sentence."""
@@ -96,7 +96,7 @@ def _tiers_not_run(bundle: Bundle, cards: tuple[CheckCard, ...]) -> list[Limit]:
         limits.append(Limit(title=(f"{tier} tier {word}", *names), reason=_reason(gap, here)))
     if without_checks:
         title = f"No check at the tiers {', '.join(without_checks)}"
-        limits.append(Limit(title=(title,), reason=("nothing was asked for and nothing was run there.",)))
+        limits.append(Limit(title=(title,), reason=("nothing was asked or run there.",)))
     return limits
 
 
@@ -105,7 +105,7 @@ def _full_model(cards: tuple[CheckCard, ...]) -> list[Limit]:
     if any(tier.rank > Tier.CPU.rank for tier in decided):
         return []
     if Tier.CPU in decided:
-        reason = "what ran is a miniature of it: neither its weights nor its sizes are the full model's."
+        reason = "what ran is a miniature with other weights and sizes."
     else:
         reason = "no model was served for any check that decided."
     return [Limit(title=("The full model",), reason=(reason,))]
@@ -154,7 +154,7 @@ def _hardware(bundle: Bundle) -> list[Limit]:
     return [
         Limit(
             title=("Hardware other than ", *join_pieces(list(seen.values()))),
-            reason=(*declared, no_gpu + "What was measured holds for the named machine only."),
+            reason=(*declared, no_gpu + "What was measured holds for that machine only."),
         )
     ]
 

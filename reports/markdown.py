@@ -56,7 +56,8 @@ def _lines(view: ReportView) -> Iterator[str]:
     glyph = _VERDICT_GLYPHS[h.verdict]
     yield f"## {glyph} {h.verdict.capitalize()}: “{escape_markdown(h.title.text, CELL_CHARACTERS)}”"
     yield ""
-    yield f"**Why:** {_sentence(h.reason, REASON_CHARACTERS)} {VERDICT_MEANINGS[h.verdict]}"
+    meaning = "" if view.ruling is not None and view.ruling.additions else f" {VERDICT_MEANINGS[h.verdict]}"
+    yield f"**Why:** {_sentence(h.reason, REASON_CHARACTERS)}{meaning}"
     yield ""
     facts = [
         f"model {_text(h.model)}",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reports.shown import Shown, clip, pointer, visible
+from reports.shown import Piece, Sentence, Shown, clip, pointer, visible
 
 GATE_JSON = "gate.json"
 """Where the gate's document lies beside a report that shows it."""
@@ -63,6 +63,24 @@ class RulingView:
     waivers: tuple[WaiverRow, ...]
     bundles: tuple[BundleRow, ...]
     tiers: tuple[TierRow, ...]
+
+    @property
+    def waived(self) -> frozenset[str]:
+        """Ids of the checks in spite of which the gate lets through."""
+        return frozenset(waiver.check.text for waiver in self.waivers if waiver.refusal is None)
+
+    @property
+    def additions(self) -> Sentence:
+        """What the verdict rests on besides the outcomes of checks."""
+        said: list[Piece] = []
+        for waiver in self.waivers:
+            if waiver.refusal is None:
+                said += [waiver.check, " is waived by ", waiver.signer, " until ", waiver.until, ". "]
+        for tier in self.tiers:
+            if not tier.is_enough:
+                said += ["The ", tier.tier, " tier has ", tier.reached, " evidence; "]
+                said += [tier.required, " evidence is asked for. "]
+        return tuple(said)
 
 
 def view_ruling(document: Mapping[str, Any]) -> RulingView:

@@ -30,6 +30,7 @@ from reports.evidence import (
     view_environments,
     view_evidence,
 )
+from reports.headline import view_headline
 from reports.held import HeldPrinciple, view_held
 from reports.limits import Ask, Limit, view_asks, view_limits
 from reports.ruling import RulingView
@@ -47,8 +48,11 @@ class Header:
     """What was judged, by whom, and the verdict."""
 
     verdict: Verdict
+    """The gate's, where it spoke; waivers and trust come after the evidence."""
     reason: Sentence
-    """The judgement's own sentence, check ids and numbers linked."""
+    """The judgement's own sentence, check ids and numbers linked; before it, what the gate adds."""
+    headline: Sentence
+    """The same on a page that has to fit on one screen."""
     title: Shown
     change_id: Shown
     model: Shown
@@ -123,13 +127,14 @@ def build_view(bundle: Bundle, check_help: CheckHelp, ruling: RulingView | None 
     anchors = {record.id: f"#{evidence_anchor(record.id)}" for record in bundle.records}
     cards = view_checks(bundle, check_help, anchors)
     grid = view_grid(cards)
+    waived = ruling.waived if ruling is not None else frozenset()
     return ReportView(
-        header=_view_header(bundle, cards, grid),
+        header=_view_header(bundle, cards, grid, ruling),
         grid=grid,
         held=view_held(cards),
         claims=view_claims(cards),
         unmeasured=view_unmeasured(cards),
-        asks=view_asks(cards),
+        asks=view_asks(card for card in cards if card.id.text not in waived),
         limits=(
             *engine_limits(bundle),
             *view_limits(bundle, cards, is_ruled=ruling is not None),
@@ -147,8 +152,12 @@ def build_view(bundle: Bundle, check_help: CheckHelp, ruling: RulingView | None 
     )
 
 
-def _view_header(bundle: Bundle, cards: tuple[CheckCard, ...], grid: tuple[GridRow, ...]) -> Header:
+def _view_header(
+    bundle: Bundle, cards: tuple[CheckCard, ...], grid: tuple[GridRow, ...], ruling: RulingView | None
+) -> Header:
     judgement, change = bundle.judgement, bundle.change
+    reason = _link_checks(visible(judgement.reason), cards)
+    additions = ruling.additions if ruling is not None else ()
 
     def declared(key: str, text: str) -> Shown:
         return clip(Shown(text=visible(text), ref=pointer(SUBJECT_MANIFEST, "change", key)), TITLE_CHARACTERS)
@@ -159,8 +168,9 @@ def _view_header(bundle: Bundle, cards: tuple[CheckCard, ...], grid: tuple[GridR
     ]
     section = bundle.manifest.change
     return Header(
-        verdict=judgement.verdict,
-        reason=_link_checks(visible(judgement.reason), cards),
+        verdict=Verdict(ruling.verdict.text) if ruling is not None else judgement.verdict,
+        reason=(*additions, *reason),
+        headline=(*additions, *view_headline(reason, cards)),
         title=declared("title", section.title),
         change_id=declared("id", section.id),
         model=declared("model", section.model),

@@ -24,7 +24,9 @@ EVENTS_SHA512 = "De6U3XB6O3DtCa7bKgCMzTHdeopqqZ6SNivMYJnK65ierKL1AnNIA0tkRYCRS7l
 _REPO = "/repos/{owner}/{repo}"
 OPERATIONS = (
     ("post", f"{_REPO}/check-runs"),
+    ("get", f"{_REPO}/check-runs/{{check_run_id}}"),
     ("patch", f"{_REPO}/check-runs/{{check_run_id}}"),
+    ("get", f"{_REPO}/commits/{{ref}}/check-runs"),
     ("get", f"{_REPO}/issues/{{issue_number}}/comments"),
     ("post", f"{_REPO}/issues/{{issue_number}}/comments"),
     ("patch", f"{_REPO}/issues/comments/{{comment_id}}"),

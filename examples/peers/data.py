@@ -43,12 +43,12 @@ class Case:
 
 def draw_weights(session: Session) -> Tensor:
     """[N, 7168, 1536], of all ranks."""
-    return _draw(session, 1, session.num_ranks, HIDDEN, INPUTS)
+    return draw(session, 1, session.num_ranks, HIDDEN, INPUTS)
 
 
 def draw_case(session: Session, weights: Tensor, num_rows: int, seed: int) -> Case:
     """Real products: what every rank must get is the attention residual kernel behind the oracle's sum of them."""
-    x = _draw(session, seed, session.num_ranks, num_rows, INPUTS)
+    x = draw(session, seed, session.num_ranks, num_rows, INPUTS)
     partials = [project(x[rank], weights[rank], use_pdl=False) for rank in range(session.num_ranks)]
     return _case(session, x, weights, torch.stack(partials), "add", seed)
 
@@ -59,6 +59,12 @@ def payload_case(session: Session, name: str, update: str) -> Case:
         tensor[-session.num_ranks :] for tensor in payload(name, _PAYLOAD_RANKS, 3, str(session.device))
     )
     return _case(session, x, weights, partials, update, 3)
+
+
+def draw(session: Session, seed: int, *shape: int) -> Tensor:
+    """Normal BF16, in every process the same."""
+    generator = torch.Generator(session.device).manual_seed(seed)
+    return torch.randn(*shape, generator=generator, device=session.device).bfloat16()
 
 
 def digest(tensors: Iterable[Tensor]) -> str:
@@ -77,17 +83,22 @@ def outputs(session: Session, num_rows: int) -> Tensor:
 
 def count_wrong(case: Case, found: Tensor) -> Tensor:
     """Elements of `outputs` whose bits are not the wanted ones; any NaN stands for a NaN. int64, on the GPU."""
-    by_rank = found.unflatten(1, (-1, case.num_rows))
-    same = by_rank.view(torch.int16) == case.wanted.view(torch.int16)
-    return (~(same | (by_rank.isnan() & case.wanted.isnan()))).sum()
+    return count_differing(found.unflatten(1, (-1, case.num_rows)), case.wanted)
+
+
+def count_differing(found: Tensor, wanted: Tensor) -> Tensor:
+    """Elements whose bits are not the wanted ones, as `count_wrong`; the shapes broadcast."""
+    bits = {2: torch.int16, 4: torch.int32}[wanted.element_size()]
+    same = found.view(bits) == wanted.view(bits)
+    return (~(same | (found.isnan() & wanted.isnan()))).sum()
 
 
 def _case(session: Session, x: Tensor, weights: Tensor, partials: Tensor, update: str, seed: int) -> Case:
     num_rows = x.shape[1]
     residual = Residual(
-        prefix=_draw(session, seed + 1000, num_rows, HIDDEN),
-        blocks=_draw(session, seed + 2000, num_rows, NUM_BLOCKS, HIDDEN),
-        weights=tuple(_draw(session, seed + 3000, 3, HIDDEN)),
+        prefix=draw(session, seed + 1000, num_rows, HIDDEN),
+        blocks=draw(session, seed + 2000, num_rows, NUM_BLOCKS, HIDDEN),
+        weights=tuple(draw(session, seed + 3000, 3, HIDDEN)),
     )
     attended = rank_order_sum(partials + 0.0)
     wanted = attn_res_after_attention(
@@ -105,8 +116,3 @@ def _case(session: Session, x: Tensor, weights: Tensor, partials: Tensor, update
         residual=residual.repeated(session.num_local),
         wanted=torch.stack(wanted).unsqueeze(1),
     )
-
-
-def _draw(session: Session, seed: int, *shape: int) -> Tensor:
-    generator = torch.Generator(session.device).manual_seed(seed)
-    return torch.randn(*shape, generator=generator, device=session.device).bfloat16()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import torch
@@ -22,3 +23,28 @@ def capture(session: Session, call: Callable[[], object]) -> Callable[[], object
     session.meet()
     replay: Callable[[], object] = graph.replay
     return replay
+
+
+def repeat(
+    session: Session,
+    cycle: Callable[[], object],
+    size: int,
+    wanted: int,
+    has_failed: Callable[[], bool],
+) -> tuple[int, float]:
+    """Replays a cycle of `size` exchanges until there were `wanted`, the time is over or one failed; all stop together.
+
+    Returns the exchanges that were replayed, and the seconds.
+    """
+    cycle()
+    replay = capture(session, cycle)
+    start, ran, chunk = time.monotonic(), 0, max(1, 1000 // size)
+    while True:
+        for _ in range(chunk):
+            if ran < wanted:
+                replay()
+                ran += size
+        session.meet()
+        seconds = time.monotonic() - start
+        if any(session.gather(ran >= wanted or seconds > session.case_s or has_failed())):
+            return ran, seconds

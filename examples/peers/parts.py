@@ -19,7 +19,7 @@ from examples.peers.data import (
 )
 from examples.peers.exchange import COPIES, OutputExchange
 from examples.peers.facts import AbsenceFacts, ExchangeFacts
-from examples.peers.graphs import capture
+from examples.peers.graphs import repeat
 from examples.peers.plan import BATCHES, FORMS, LAUNCHES, PAYLOADS, PLACES, UPDATES
 from examples.peers.session import Session
 from specialized_path.kernels.exchange.protocol import copy_schedule
@@ -38,8 +38,11 @@ def payloads(session: Session) -> Iterator[ExchangeFacts]:
         exchange = OutputExchange(session, form)
         for update in UPDATES:
             for name in PAYLOADS:
-                case, start = payload_case(session, name, update), time.monotonic()
+                case = payload_case(session, name, update)
                 found = outputs(session, case.num_rows)
+                # What a process loads at its first case would make it late for the others.
+                session.meet()
+                start = time.monotonic()
                 _run(exchange, case, 0, found, update)
                 session.meet()
                 yield ExchangeFacts(
@@ -65,8 +68,7 @@ def iterations(session: Session) -> Iterator[ExchangeFacts]:
         for launch in LAUNCHES:
             exchange = OutputExchange(session, form, use_pdl=launch == "dependent")
             wrong = torch.zeros((), dtype=torch.int64, device=session.device)
-            start = time.monotonic()
-            ran = _repeat(session, exchange, cases, wrong)
+            ran, seconds = _repeat(session, exchange, cases, wrong)
             yield ExchangeFacts(
                 case=f"{form}, {launch}",
                 asked=session.num_iterations,
@@ -75,7 +77,7 @@ def iterations(session: Session) -> Iterator[ExchangeFacts]:
                 digest=wanted,
                 full_words=exchange.full_words(),
                 error_words=exchange.error_words(),
-                seconds=time.monotonic() - start,
+                seconds=seconds,
             )
             exchange.close()
 
@@ -154,8 +156,10 @@ def _mixed_cases(session: Session, weights: Tensor) -> list[Case]:
     return [draw_case(session, weights, batch, 10 + index) for index, batch in enumerate(batches)]
 
 
-def _repeat(session: Session, exchange: OutputExchange, cases: Sequence[Case], wrong: Tensor) -> int:
-    """Replays a cycle until there were enough exchanges, the time is over, or one failed; all stop together."""
+def _repeat(
+    session: Session, exchange: OutputExchange, cases: Sequence[Case], wrong: Tensor
+) -> tuple[int, float]:
+    """`repeat` of one exchange of each case, compared."""
     copies = copy_schedule(len(cases))
     assert max(copies) < COPIES
     space = outputs(session, max(BATCHES))
@@ -167,18 +171,7 @@ def _repeat(session: Session, exchange: OutputExchange, cases: Sequence[Case], w
             _run(exchange, case, copy, found)
             wrong.add_(count_wrong(case, found))
 
-    cycle()
-    replay = capture(session, cycle)
-    deadline, ran, chunk = time.monotonic() + session.case_s, 0, max(1, 1000 // len(cases))
-    while True:
-        for _ in range(chunk):
-            if ran < session.num_iterations:
-                replay()
-                ran += len(cases)
-        session.meet()
-        is_over = ran >= session.num_iterations or time.monotonic() > deadline
-        if any(session.gather(is_over or any(exchange.error_words()))):
-            return ran
+    return repeat(session, cycle, len(cases), session.num_iterations, lambda: any(exchange.error_words()))
 
 
 def _held_up(

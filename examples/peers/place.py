@@ -7,9 +7,10 @@ import re
 import subprocess
 from importlib import metadata
 
-from examples.peers.record import Place, code_digest
+from examples.peers.record import Place
 
-_PACKAGES = ("torch", "nvidia-cutlass-dsl", "nvidia-nccl-cu13", "cuda-bindings")
+_NEEDED = ("torch", "nvidia-cutlass-dsl-libs-base")
+_PACKAGES = (*_NEEDED, "nvidia-nccl-cu13", "cuda-bindings")
 
 
 def collect_place() -> Place:
@@ -26,7 +27,6 @@ def collect_place() -> Place:
         driver=drivers.split("\n")[0].strip() if drivers else None,
         topology=_ask("topo", "-m"),
         versions=versions,
-        code_sha256=code_digest(),
     )
 
 
@@ -35,11 +35,16 @@ def parse_gpus(listed: str) -> tuple[str, ...]:
     return tuple(re.findall(r"^GPU \d+: (.*?) \(UUID", listed, flags=re.MULTILINE))
 
 
+def without_colours(text: str) -> str:
+    """Text without a terminal's escape sequences, which `nvidia-smi topo` writes into files as well."""
+    return re.sub(r"\x1b\[[0-9;]*m", "", text)
+
+
 def why_not(place: Place, num_gpus: int) -> str | None:
     """What processes on so many GPUs miss here."""
     if len(place.gpus) < num_gpus:
         return f"{num_gpus} GPUs are needed, and nvidia-smi lists {len(place.gpus)}"
-    missing = [name for name in ("torch", "nvidia-cutlass-dsl") if place.versions[name] == "missing"]
+    missing = [name for name in _NEEDED if place.versions[name] == "missing"]
     return f"packages are missing: {', '.join(missing)}" if missing else None
 
 
@@ -50,4 +55,4 @@ def _ask(*arguments: str) -> str | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    return asked.stdout
+    return without_colours(asked.stdout)

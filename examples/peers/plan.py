@@ -19,19 +19,19 @@ PAYLOADS = (
     *("normal", "cancelling", "negative zeros", "nearly overflowing", "tiny"),
     *("one rank infinite", "one rank NaN"),
 )
+ROW_EXCHANGES = ("dcp merge", "front", "latent", "output")
+"""Exchanges whose rows travel by kernels of their own."""
 LOSSES: Mapping[str, str] = {"killed": "SIGKILL", "stalled": "SIGSTOP"}
 """What is done to the last process in the middle of exchanges, by part."""
 START_LIMIT_S = 120.0
 """For all processes to import, compile and meet; they do so side by side."""
 NOT_BUILT: Mapping[str, str] = {
-    "dcp merge": "the kernel reads shards from local memory and polls no box: it takes no peer pointers",
-    "front exchange": "no kernel publishes the sharded router and latent rows",
-    "latent exchange": "no kernel publishes the experts' sums",
-    "output exchange": "no kernel publishes the up-projection's shards",
+    "fused row exchanges": "attention and experts neither publish nor poll: rows are copied in and out",
+    "sharded front and up-projection": "no kernel computes a rank's columns of them: the rows exchanged are drawn",
 }
-"""Exchanges of Part E that a run cannot show, and why."""
+"""What a run cannot show, and why."""
 
-Part = Literal["payloads", "iterations", "delays", "absence", "times", "killed", "stalled"]
+Part = Literal["payloads", "iterations", "delays", "absence", "times", "killed", "stalled", "rows"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,7 @@ def make_jobs(num_gpus: int) -> tuple[Job, ...]:
         (num_gpus, ("times",), 60.0),
         (num_gpus, ("killed",), 40.0),
         (num_gpus, ("stalled",), 40.0),
+        (num_gpus, ("rows",), 60.0),
     ]
     if num_gpus != DEPLOYED_RANKS:
         made.append((DEPLOYED_RANKS, exchanges, 90.0))
@@ -80,6 +81,8 @@ def cases(part: Part, num_processes: int, num_ranks: int) -> tuple[str, ...]:
         return tuple(f"{f}, process {p} late to {place}" for f in FORMS for p in late for place in PLACES)
     if part == "absence":
         return tuple(f"{form}, rank {rank} absent" for form in FORMS for rank in (0, num_ranks - 1))
+    if part == "rows":
+        return tuple(f"{exchange}, {launch}" for exchange in ROW_EXCHANGES for launch in LAUNCHES)
     if part == "times":
         return tuple(f"batch {batch}" for batch in BATCHES)
     return (f"process {num_processes - 1} {part}",)

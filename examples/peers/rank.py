@@ -19,7 +19,10 @@ from examples.peers.exchange import NUM_BLOCKS
 from examples.peers.facts import AbsenceFacts, ExchangeFacts, TimingFacts
 from examples.peers.loss import exchange_until_lost
 from examples.peers.plan import BATCHES, LOSSES
+from examples.peers.record import ROOT
+from examples.peers.rows import compile_rows, rows
 from examples.peers.session import Session
+from harness.kernels.sources import imported_sources
 from specialized_path.kernels.attn_res.variants import HIDDEN, MAX_BATCH, Update
 from specialized_path.kernels.attn_res.variants import find_variant as find_attn_res
 from specialized_path.kernels.exchange.variants import consume_variant, publish_variant, reduce_variant
@@ -32,6 +35,7 @@ RUNS: dict[str, Callable[[Session], Iterator[ExchangeFacts | AbsenceFacts | Timi
     "delays": parts.delays,
     "absence": parts.absence,
     "times": timing.times,
+    "rows": rows,
 }
 
 
@@ -43,7 +47,7 @@ def compile_all(num_ranks: int) -> None:
     for is_two_shot in (False, True):
         for update in updates:
             consume_variant(num_ranks, NUM_BLOCKS, update, is_two_shot, MAX_BATCH).compiled()
-        for batch in (*BATCHES, 3):
+        for batch in BATCHES:
             publish_variant(INPUTS, batch, num_ranks, is_two_shot).compiled()
     for batch in BATCHES:
         find_projection(HIDDEN, INPUTS, batch).kernel.compiled()
@@ -77,7 +81,10 @@ def main() -> None:
     code = 1
     try:
         torch.cuda.set_device(session.device)
+        torch.zeros(1, device=session.device)
         compile_all(session.num_ranks)
+        if "rows" in names:
+            compile_rows(session.num_ranks)
         dist.init_process_group(
             "gloo",
             init_method=meeting.as_uri(),
@@ -86,7 +93,7 @@ def main() -> None:
             timeout=_MEETING_LIMIT,
         )
         session.meet()
-        session.say("ready")
+        session.say("ready", sources=imported_sources(ROOT))
         # Without a line the supervisor is gone.
         if sys.stdin.readline():
             work(session, names)

@@ -17,7 +17,6 @@ from harness.model.record import Record
 from harness.model.words import Outcome
 
 ROOT = Path(__file__).resolve().parents[2]
-_CODE = ("specialized_path/**/*.py", "specialized_path/**/*.json", "examples/peers/*.py")
 
 
 class Place(Record):
@@ -30,8 +29,6 @@ class Place(Record):
     """`nvidia-smi topo -m`; None where there is no such command."""
     versions: dict[str, str]
     """Python, PyTorch, NCCL, CuTe DSL: "missing" where it is."""
-    code_sha256: str
-    """Over the path and this example, see `code_digest`."""
 
 
 class PartRecord(Record):
@@ -69,6 +66,8 @@ class RunRecord(Record):
     num_iterations: int = Field(ge=1)
     """Exchanges that each case of `iterations` was asked for."""
     place: Place
+    sources: dict[str, str]
+    """sha256 of each file of this repository that the processes had imported when they began, by path."""
     parts: tuple[PartRecord, ...]
     not_built: dict[str, str] = Field(default_factory=lambda: dict(NOT_BUILT))
     """Exchanges that this run cannot show, and why."""
@@ -128,13 +127,13 @@ def find_fit(parts: Sequence[PartRecord]) -> Fit | None:
     return None
 
 
-def code_digest(root: Path = ROOT) -> str:
-    """sha256 over path, length and bytes of every file that decides what a run does, in the order of the paths."""
-    digest = hashlib.sha256()
-    for path in sorted({path for pattern in _CODE for path in root.glob(pattern)}):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(root).as_posix()} {len(content)}\n".encode() + content)
-    return digest.hexdigest()
+def changed_sources(record: RunRecord, root: Path = ROOT) -> list[str]:
+    """Files that the run had imported and that are others, or none, below `root`."""
+    return [
+        path
+        for path, digest in record.sources.items()
+        if not (root / path).is_file() or hashlib.sha256((root / path).read_bytes()).hexdigest() != digest
+    ]
 
 
 def render_summary(record: RunRecord) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -24,6 +25,8 @@ Command = Callable[[Job, Sequence[Part], int, Path], Sequence[str]]
 """What starts a process of a job, for these of its parts; the path is of a file that its processes may meet by."""
 GRACE_S = 20.0
 """For the others to give up after a process has failed."""
+_LEAST_SHARE = 0.5
+"""Of a job's limit, what must be left of the run for it to begin: one that is cut off would count as failed."""
 _CASE_S = 15.0
 """Longest time of one case of `iterations`."""
 _FACTS: TypeAdapter[Facts] = TypeAdapter(Facts)
@@ -56,6 +59,7 @@ def run(
             one_gpu=one_gpu,
             num_iterations=num_iterations,
             place=place,
+            sources=_read_sources(folder, began),
             parts=(*done, *later),
             fit=find_fit([*done, *later]),
         )
@@ -76,6 +80,17 @@ def run(
                 next(found) if job in able else _not_run(job, job.parts, "all processes share one GPU")
             )
     return record
+
+
+def _read_sources(folder: Path, began: datetime) -> dict[str, str]:
+    """What the processes of this run had imported when they were ready."""
+    found: dict[str, str] = {}
+    for path in folder.glob("job-*/process-*.jsonl"):
+        if path.stat().st_mtime >= began.timestamp():
+            lines = path.read_text(encoding="utf-8").split("\n")[:-1]
+            ready = [line for line in map(json.loads, lines) if line["event"] == "ready"]
+            found |= {file: digest for line in ready for file, digest in line.get("sources", {}).items()}
+    return dict(sorted(found.items()))
 
 
 def rank_command(num_iterations: int, *, one_gpu: bool = False) -> Command:
@@ -115,6 +130,11 @@ def run_jobs(
     try:
         for index, job in enumerate(jobs):
             found = _run_parts(job, job.parts, groups[index], started_by, deadline)
+            if found[0].not_run:
+                # Processes that come up all at once may find no memory for a moment.
+                groups[index] = _start(job, job.parts, command, folder / f"job-{index}-again")
+                again_by = min(deadline, time.monotonic() + START_LIMIT_S)
+                found = _run_parts(job, job.parts, groups[index], again_by, deadline)
             while len(found) < len(job.parts):
                 # What comes after a part that broke gets processes of its own.
                 rest = job.parts[len(found) :]
@@ -141,7 +161,7 @@ def _run_parts(
     """The parts up to the first that broke, that one included; all of them where the processes did not start."""
     processes = range(job.num_processes)
     late = [process for process in processes if group.wait(process, "ready", started_by) is None]
-    if late or time.monotonic() > deadline:
+    if late or deadline - time.monotonic() < _LEAST_SHARE * job.limit_s:
         said = group.end()
         why = "; ".join(f"process {process} did not start: {said[process]}" for process in late)
         return _not_run(job, parts, why or "the run's time was over")

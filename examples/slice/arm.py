@@ -4,9 +4,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TextIO
 
 _TOP = 50
 """Log probabilities that are reported of each step."""
@@ -14,8 +15,20 @@ _ARCHITECTURES = {"auto": "KimiLinearForCausalLM", "latency_specialized": "KimiK
 """The baseline is vLLM's own class."""
 
 
-def serve(folder: Path, decode_backend: str, max_context: int, kv_cache_gib: float) -> Any:
-    """An engine in this process, with FULL graphs of pure decode steps; `decode_backend` chooses the arm."""
+def serve(
+    folder: Path,
+    decode_backend: str,
+    max_context: int,
+    kv_cache_gib: float,
+    *,
+    switch: Mapping[str, Any] = MappingProxyType({}),
+    compilation: Mapping[str, Any] = MappingProxyType({}),
+    **more: Any,
+) -> Any:
+    """An engine in this process, with FULL graphs of pure decode steps; `decode_backend` chooses the arm.
+
+    `switch` and `compilation` stand beside what is given there anyway, `more` are further engine arguments.
+    """
     import vllm
 
     from examples.slice.weights import LOAD_FORMAT, register_loader
@@ -36,11 +49,13 @@ def serve(folder: Path, decode_backend: str, max_context: int, kv_cache_gib: flo
         enable_prefix_caching=False,
         async_scheduling=False,
         hf_overrides={"architectures": [_ARCHITECTURES[decode_backend]]},
-        additional_config={"decode_backend": decode_backend},
+        additional_config={"decode_backend": decode_backend, **switch},
         compilation_config={
             "cudagraph_mode": "FULL_DECODE_ONLY",
             "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 64],
+            **compilation,
         },
+        **more,
     )
 
 
@@ -208,8 +223,13 @@ def main() -> None:
     os.dup2(2, 1)
     start = time.perf_counter()
     llm = serve(Path(folder), backend, int(max_context), float(kv_gib))
+    obey(llm, time.perf_counter() - start, answers)
+
+
+def obey(llm: Any, ready_s: float, answers: TextIO) -> None:
+    """Answers that it is ready, then each line of standard input."""
     arm = Arm(llm)
-    print(json.dumps({"ready": time.perf_counter() - start}), file=answers, flush=True)
+    print(json.dumps({"ready": ready_s}), file=answers, flush=True)
     for line in sys.stdin:
         command = json.loads(line)
         action: Callable[..., dict[str, Any]] = getattr(arm, command.pop("do"))

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from eval_suites.edges import plain_scenarios
 from eval_suites.prompts import long_prompt, select_prompts
 from harness.app.cpu_tier import CHECKPOINT, CpuRun, build_checkpoint, probe_run
-from harness.app.probe_plans import SEED, bystander_engine, has_code, has_model, off_engine
+from harness.app.probe_plans import SEED, bystander_engine, has_code, has_model, off_engine, repeated
 from harness.app.probes import ProbeRun, describe_process, new_process, read_steps, record_snapshots
 from harness.app.recorder import utc_now
 from harness.engine.bystander import write_bystander
@@ -38,6 +39,8 @@ NEEDS = {
     "base": ("default off of base",),
 }
 """How gaps name what each process would have shown."""
+NUM_REPEATS = 8
+"""How often base and head serve again what they are compared by: kernels that add in any order show here."""
 NO_TIMING = "this version of fasttrack has no collector for timings on a GPU yet"
 EAGER_TOKENS = 1024
 """A prompt of more tokens than any graph is captured for."""
@@ -122,7 +125,7 @@ def plan_gpu(run: ProbeRun) -> dict[str, ProbePlan]:
         # A class that the base lacks cannot be asked of it by name.
         opted_in = has_code(manifest, manifest.dispatch.specialized_code, run.base_path)
         off.append(off_engine(manifest.gpu_model, _on_a_gpu((*_COMPARED, *_slice_args(manifest, opted_in)))))
-    off = [engine.model_copy(update={"watches_graphs": True}) for engine in off]
+    off = [repeated(engine, NUM_REPEATS).model_copy(update={"watches_graphs": True}) for engine in off]
     engines: dict[str, Sequence[ProbeEngine]] = {"head": off, "base": off}
     if manifest.scope.nvidia_platforms:
         engines = {"candidate": candidate_engines(manifest)} | engines
@@ -143,7 +146,6 @@ def candidate_engines(manifest: Manifest) -> list[ProbeEngine]:
         update={
             "scenarios": served.scenarios[-1:],
             "watches_pages": False,
-            "watches_graphs": False,
             "within_scope": False,
         }
     )
@@ -249,12 +251,7 @@ def record_candidate_on_a_gpu(run: ProbeRun, recording: Recording, process: Prob
     arm = describe_process(process, recording, run)
     run.recorder.record(
         ProbeEvidence(
-            tier=run.tier,
-            recorded_at=utc_now(),
-            hardware=run.recorder.hardware,
-            command=process.command,
-            seed=SEED,
-            arm=Arm.CANDIDATE,
+            **_head(run, process),
             process=arm,
             steps=read_steps(recording, run.manifest.dispatch.targets),
             engines=recording.engines,
@@ -273,12 +270,7 @@ def record_graphs(run: ProbeRun, recording: Recording, process: ProbeProcess, ar
         return
     run.recorder.record(
         CapturedPointersEvidence(
-            tier=run.tier,
-            recorded_at=utc_now(),
-            hardware=run.recorder.hardware,
-            command=process.command,
-            seed=SEED,
-            arm=Arm.CANDIDATE,
+            **_head(run, process),
             process=arm.model_copy(
                 update={"ledger_problems": (), "ledger_notes": (*arm.ledger_notes, *arm.ledger_problems)}
             ),
@@ -287,3 +279,15 @@ def record_graphs(run: ProbeRun, recording: Recording, process: ProbeProcess, ar
             planted_loss_seen=found.planted_loss_seen,
         )
     )
+
+
+def _head(run: ProbeRun, process: ProbeProcess) -> dict[str, Any]:
+    """What every record of the candidate's process begins with."""
+    return {
+        "tier": run.tier,
+        "recorded_at": utc_now(),
+        "hardware": run.recorder.hardware,
+        "command": process.command,
+        "seed": SEED,
+        "arm": Arm.CANDIDATE,
+    }

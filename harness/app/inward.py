@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-
-from harness.app.collector import collector_paused
 from harness.app.reaching import StaticQuestion
-from harness.app.recorder import Recorder, utc_now
+from harness.app.recorder import utc_now
 from harness.facts.python_source.apart import Apart
 from harness.facts.python_source.deep_stack import on_deep_stack
 from harness.facts.python_source.hook_sides import Sides, Subject
@@ -27,23 +22,6 @@ from harness.model.words import Tier
 InwardEvidence = HooksEvidence | ImportsEvidence | OwnersEvidence
 
 
-@contextmanager
-def reading_inward(question: StaticQuestion, recorder: Recorder) -> Iterator[None]:
-    """Reads both commits in a process of its own while the block runs, then records what was found."""
-    recorder.progress.say("reading the hooks and what imports the subject")
-    with ProcessPoolExecutor(max_workers=1) as pool:
-        found = pool.submit(collect_without_collector, question)
-        yield
-        for record in found.result():
-            recorder.record(record)
-
-
-def collect_without_collector(question: StaticQuestion) -> tuple[InwardEvidence, ...]:
-    """`collect_inward_evidence`, quicker."""
-    with collector_paused():
-        return collect_inward_evidence(question)
-
-
 @on_deep_stack
 def collect_inward_evidence(question: StaticQuestion) -> tuple[InwardEvidence, ...]:
     """Hooks, imports and owners of a change; reads git's objects only."""
@@ -56,7 +34,6 @@ class _Reading:
 
     def __init__(self, question: StaticQuestion) -> None:
         self.question = question
-        self._classes: dict[str, PathClass] = {}
         self._rules = question.rules
         hooks = tuple(hook.file for hook in question.manifest.paths.hooks)
         wanted = set(hooks)
@@ -69,7 +46,7 @@ class _Reading:
         self._head = SourceTree(repository.contents(change.head, is_source))
         paths = {*self._base.files, *self._head.files}
         owned = frozenset(
-            p for p in paths if p.endswith(".py") and self._class_of(p) is PathClass.OWNED and p not in wanted
+            p for p in paths if p.endswith(".py") and self._rules.is_a(p, PathClass.OWNED) and p not in wanted
         )
         self._subject = Subject(
             hooks=hooks,
@@ -135,14 +112,11 @@ class _Reading:
             if self._base.files.get(path) != self._head.files.get(path)
         }
 
-    def _class_of(self, path: str) -> PathClass:
-        if path not in self._classes:
-            self._classes[path] = self._rules.classify(path).path_class
-        return self._classes[path]
-
     def _is_other_model(self, path: str) -> bool:
-        return self._class_of(path) is PathClass.OTHER_MODEL
+        return self._rules.is_a(path, PathClass.OTHER_MODEL)
 
     def _is_unserved(self, path: str) -> bool:
-        is_test = path.startswith("tests/") or self._class_of(path) is PathClass.TEST
-        return is_test or self._class_of(path) is PathClass.DOCS
+        rules = self._rules
+        return (
+            path.startswith("tests/") or rules.is_a(path, PathClass.TEST) or rules.is_a(path, PathClass.DOCS)
+        )

@@ -21,7 +21,12 @@ from harness.facts.git import Repository
 from harness.facts.kernel_sources.read import find_kernel_sources
 from harness.facts.python_source.deep_stack import on_deep_stack
 from harness.facts.python_source.tree import SourceTree
-from harness.model.evidence import KernelSourcesEvidence, WaitSourceEvidence
+from harness.model.evidence import (
+    KernelAuditEvidence,
+    KernelCompilationEvidence,
+    KernelSourcesEvidence,
+    WaitSourceEvidence,
+)
 from harness.model.kernels import KernelsSection
 from harness.model.paths import PathClass
 from harness.model.words import Tier
@@ -53,8 +58,9 @@ def collect_kernel_sources(question: StaticQuestion) -> KernelSourcesEvidence:
     changed = {f.path for f in question.changed.files}
 
     def is_concerned(path: str) -> bool:
-        kind = rules.classify(path).path_class
-        return kind is PathClass.OWNED or (path in changed and kind not in (PathClass.TEST, PathClass.DOCS))
+        if path not in changed:
+            return rules.is_a(path, PathClass.OWNED)
+        return rules.classify(path).path_class not in (PathClass.TEST, PathClass.DOCS)
 
     files = repository.contents(head, is_concerned)
     python = repository.contents(head, lambda path: path.endswith(".py"))
@@ -126,10 +132,14 @@ def _manifest_folder(run: KernelRun, head: Path) -> Path:
 
 
 def _record(audited: Iterable[EntryAudit], recorder: Recorder, head: Path) -> None:
+    kinds = (KernelCompilationEvidence, KernelAuditEvidence)
+    # A killed run that was taken up has recorded some; compiled again they took another time, and each is told once.
+    told = {(r.kind, r.entry, r.arch) for r in recorder.records if isinstance(r, kinds)}
     sources: set[Path] = set()
     for entry in audited:
-        recorder.record(entry.compilation)
-        recorder.record(entry.audit)
+        for record in (entry.compilation, entry.audit):
+            if (record.kind, record.entry, record.arch) not in told:
+                recorder.record(record)
         sources.update(entry.sources)
     names = [(source_name(path, [head]), path) for path in sorted(sources)]
     num_files, statements = lint_files(names)

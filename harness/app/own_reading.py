@@ -85,7 +85,7 @@ class OwnReading:
 
 def read_commits(question: StaticQuestion) -> OwnReading:
     """Reads both commits, in seconds, and the engine's files as text where there are any."""
-    with collector_paused():
+    with collector_paused(), question.kept():
         source = engine_source(question)
         known = source if source.holds_engine else EngineSource(names=(), files={})
         records = (

@@ -145,3 +145,13 @@ def bystander_engine(common: Sequence[str]) -> ProbeEngine:
         watches_state=False,
         takes_snapshot=True,
     )
+
+
+def repeated(engine: ProbeEngine, times: int) -> ProbeEngine:
+    """The engine, which serves its scenarios as many times more."""
+    again = (
+        scenario.model_copy(update={"name": f"{scenario.name}_again_{number + 1}"})
+        for number in range(times)
+        for scenario in engine.scenarios
+    )
+    return engine.model_copy(update={"scenarios": (*engine.scenarios, *again)})

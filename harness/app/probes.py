@@ -234,7 +234,7 @@ def read_steps(recording: Recording, targets: CodeTargets) -> tuple[ProbeStep, .
                 scenario=step.scenario,
                 position=step.position,
                 row=step.row,
-                names=dict(step.names),
+                names={r.request_id: step.names.get(r.request_id, "") for r in step.row.requests},
                 writes=writes,
             )
         )

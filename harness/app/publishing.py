@@ -168,7 +168,7 @@ class _Publisher:
             is_last = start + step >= len(annotations)
             conclusion: Conclusion | None = ("success" if admits else "failure") if is_last else None
             output = Output(title=title, summary=summary, annotations=batch)
-            self.github.update_check_run(check, output, conclusion)
+            self.github.update_check_run(check, output, conclusion, num_before=start)
 
     def _write_job_summary(self, answer: Answer, notes: Sequence[str]) -> None:
         if self.options.summary is None:

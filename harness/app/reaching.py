@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 from harness.app.recorder import Recorder, utc_now
 from harness.facts.engine_source import EngineSource, collect_engine_source
@@ -13,23 +16,21 @@ from harness.facts.python_effects.read import CommittedFiles, program_of, read_e
 from harness.facts.python_source.deep_stack import on_deep_stack
 from harness.facts.python_source.tree import SourceTree
 from harness.facts.surface.documents import DOCUMENT_NAMES
-from harness.facts.surface.read import SurfaceFiles, read_surface
+from harness.facts.surface.read import SurfaceFiles, looked_up, read_surface
 from harness.model.change import EMPTY_TREE, Change
 from harness.model.effects import Effect, EffectKind
 from harness.model.evidence import ChangedFilesEvidence, PythonEffectsEvidence, SurfaceEvidence
 from harness.model.manifest import Manifest
 from harness.model.paths import PathClass, PathRules
 from harness.model.policy import Policy
-from harness.model.surface import SettingKind
 from harness.model.words import Tier
 
 _NAMED = (EffectKind.REGISTRY, EffectKind.CONTAINER, EffectKind.ENVIRONMENT)
-_LOOKED_UP = (SettingKind.ENVIRONMENT, SettingKind.FLAG)
 _LOOKED_AT = (PathClass.HOOK, PathClass.BUILD)
 """Besides owned files; an edit of any other is a breach already, whatever it does (ISO001)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StaticQuestion:
     """The change whose text is read."""
 
@@ -39,10 +40,17 @@ class StaticQuestion:
     manifest: Manifest
     policy: Policy
 
-    @property
+    @cached_property
     def rules(self) -> PathRules:
         """What each path is to the change."""
         return PathRules(self.manifest.paths, self.policy)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """While it lasts, what is read of both commits is read once; their Python files at its start."""
+        commits = (self.change.merge_base, self.change.head)
+        with self.repository.kept(commits, lambda path: path.endswith(".py")):
+            yield
 
 
 def collect_outside(question: StaticQuestion, recorder: Recorder) -> None:
@@ -91,7 +99,7 @@ def collect_surface(
         for p, c in documents.items()
         if rules.classify(p).path_class in (PathClass.DOCS, PathClass.OWNED)
     }
-    tests = SourceTree(repository.contents(head, lambda p: rules.classify(p).path_class is PathClass.TEST))
+    tests = SourceTree(repository.contents(head, lambda p: rules.is_a(p, PathClass.TEST)))
     surface = read_surface(
         SurfaceFiles(
             code=program,
@@ -103,10 +111,7 @@ def collect_surface(
         question.manifest.switch,
         commands=("vllm", *question.manifest.paths.import_roots),
     )
-    told = [u for u in surface.documents if u.kind is SettingKind.CONFIG_KEY and u.role == "documents"]
-    told += [u for u in surface.tests if u.kind is SettingKind.CONFIG_KEY]
-    uses = [u for u in (*surface.code, *surface.tests, *surface.documents) if u.kind in _LOOKED_UP]
-    names = {u.name for u in (*uses, *told)}
+    names = looked_up(surface)
     others = repository.contents(head, lambda p: _is_other_code(p, rules)) if names else {}
     return SurfaceEvidence(
         tier=Tier.STATIC,
@@ -133,17 +138,14 @@ def _is_document(path: str, rules: PathRules) -> bool:
 
 def _is_other_code(path: str, rules: PathRules) -> bool:
     """Python outside the change: what it reads is documented for other reasons."""
-    return path.endswith(".py") and rules.classify(path).path_class not in (
-        PathClass.OWNED,
-        PathClass.TEST,
-        PathClass.HOOK,
-    )
+    own = (PathClass.OWNED, PathClass.TEST, PathClass.HOOK)
+    return path.endswith(".py") and not any(rules.is_a(path, known) for known in own)
 
 
 def read_committed_files(question: StaticQuestion) -> CommittedFiles:
     """The owned files of the head, and the edited hooks and build files."""
     repository, change, rules = question.repository, question.change, question.rules
-    owned = repository.contents(change.head, lambda p: rules.classify(p).path_class is PathClass.OWNED)
+    owned = repository.contents(change.head, lambda p: rules.is_a(p, PathClass.OWNED))
     edited_paths = {
         f.path: f.old_path if f.status == "renamed" and f.old_path else f.path
         for f in question.changed.files
@@ -171,7 +173,7 @@ def engine_source(question: StaticQuestion) -> EngineSource:
 
         def is_engine(path: str) -> bool:
             is_python = path.startswith(package) and path.endswith(".py")
-            return is_python and rules.classify(path).path_class is not PathClass.OWNED
+            return is_python and not rules.is_a(path, PathClass.OWNED)
 
         files = question.repository.contents(merge_base, is_engine)
         if files:

@@ -12,18 +12,18 @@ from pathlib import Path
 from bundles.machine_names import this_machine
 from bundles.partial import begin
 from bundles.scrub import Scrubber
+from bundles.scrub_forms import PUBLISHED
 from bundles.writer import EvidenceStore, seal
-from harness.app.collector import collector_paused
 from harness.app.cpu_tier import CpuRun, collect_cpu_tier
 from harness.app.gpu_tier import collect_gpu_tier
-from harness.app.inward import reading_inward
 from harness.app.judgement_text import render_judgement
 from harness.app.judging import decide, known_checks, render_report
-from harness.app.kernels import KernelRun, collect_kernel_sources, collect_kernels
+from harness.app.kernels import KernelRun, collect_kernels
 from harness.app.own_tests import own_tests_of
-from harness.app.reaching import StaticQuestion, collect_outside
+from harness.app.reaching import StaticQuestion
 from harness.app.recorder import Progress, Recorder, utc_now
 from harness.app.resuming import RUN_FOLDER, mark_run, recover, reopened
+from harness.app.static_tier import collect_text
 from harness.app.suite_plan import SIZES
 from harness.config import (
     DEFAULT_MANIFEST,
@@ -65,7 +65,7 @@ class Question:
     @property
     def published(self) -> Scrubber:
         """Scrubs the head's message and the paths by nothing but what git holds: alike here and at the gate."""
-        return Scrubber(public=self._paths, left=frozenset({"<ip>", "<mac>", "<gpu>"}))
+        return Scrubber(public=self._paths, left=PUBLISHED - {"<email>"})
 
     @property
     def _paths(self) -> str:
@@ -211,10 +211,7 @@ def collect_static(question: Question, options: ValidateOptions, recorder: Recor
     """Collects what text and compilers show, but what is in evidence already."""
     evidence = recorder.evidence
     if not evidence.of(OwnersEvidence):
-        static = static_question(question)
-        with collector_paused(), reading_inward(static, recorder):
-            collect_outside(static, recorder)
-            recorder.record(collect_kernel_sources(static))
+        collect_text(static_question(question), recorder)
     if not evidence.of(WaitSourceEvidence):
         collect_kernels(_kernel_run(question, options), recorder)
 

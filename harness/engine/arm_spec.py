@@ -56,6 +56,11 @@ class ArmSpec:
     env: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def is_traced(self) -> bool:
+        """Whether its worker keeps a ledger; `env` may say otherwise."""
+        return bool(self.env.get(SETTINGS_ENV, "on"))
+
+    @property
     def served_model_name(self) -> str:
         """The model's name on the server: a request that reaches another server than this one is refused."""
         return f"{self.arm}-{self.nonce}"

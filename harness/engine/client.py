@@ -67,19 +67,26 @@ class CompletionClient(Completer):
             self._tokenize({"messages": [m.model_dump() for m in messages], "add_generation_prompt": True})
         )
 
+    def detokenize(self, tokens: Sequence[int]) -> str:
+        """The text of the served model's tokens; raises EngineError."""
+        return str(self._ask_tokenizer("/detokenize", {"tokens": list(tokens)}, "prompt", str))
+
     def _tokenize(self, what: Mapping[str, Any]) -> tuple[int, ...]:
+        return tuple(int(token) for token in self._ask_tokenizer("/tokenize", what, "tokens", list))
+
+    def _ask_tokenizer(self, path: str, what: Mapping[str, Any], field: str, kind: type) -> Any:
         body = {"model": self._server.spec.served_model_name, **what}
         try:
-            answer = self._http.post(f"{self._server.base_url}/tokenize", json=body)
+            answer = self._http.post(f"{self._server.base_url}{path}", json=body)
         except httpx2.TransportError as error:
             self._server.check()
-            message = f"/tokenize failed: {type(error).__name__}."
+            message = f"{path} failed: {type(error).__name__}."
             raise self._server.error("engine-unreachable", message) from error
-        tokens = parse_json(answer.text).get("tokens")
-        if answer.status_code != 200 or not isinstance(tokens, list):
-            message = f"/tokenize: HTTP {answer.status_code}: {answer.text[:300]}"
+        found = parse_json(answer.text).get(field)
+        if answer.status_code != 200 or not isinstance(found, kind):
+            message = f"{path}: HTTP {answer.status_code}: {answer.text[:300]}"
             raise self._server.error("engine-tokenize", message)
-        return tuple(int(token) for token in tokens)
+        return found
 
     def close(self) -> None:
         """Closes the connections."""

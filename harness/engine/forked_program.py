@@ -68,7 +68,8 @@ class ForkedProgram:
 def imported_already(settings_path: Path) -> list[str]:
     """Modules in this process that a tracer must see come in: of a subject among them nothing would be recorded."""
     settings = read_settings(settings_path)
-    named = {target.partition(":")[0] for target in settings.targets} | set(tracer.RUNNER_MODULES)
+    targets = (*settings.targets, *tracer.WARM_UPS)
+    named = {target.partition(":")[0] for target in targets} | set(tracer.RUNNER_MODULES)
     watched = (*settings.import_roots, *settings.watched_prefixes)
     return [name for name in list(sys.modules) if name in named or is_below(name, watched)]
 

@@ -33,6 +33,7 @@ class StepRecorder:
         self.decisions: list[dict[str, Any]] = []
         self.follows_graphs = False
         """Whether captures and replays of graphs are told, and a planted call showed that they are."""
+        self._is_warming_up = False
         self._was_replayed = False
         self._before_capture: tuple[dict[str, int], int] = ({}, 0)
         self._captured: dict[Hashable, tuple[dict[str, int], list[dict[str, Any]]]] = {}
@@ -77,7 +78,7 @@ class StepRecorder:
 
         @functools.wraps(function)
         def execute_model(runner: Any, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("dummy_run"):
+            if self._is_warming_up or kwargs.get("dummy_run"):
                 return function(runner, scheduler_output, *args, **kwargs)
             self.guard("the start of a step", self._begin, scheduler_output)
             result = self._timed(function, runner, scheduler_output, *args, **kwargs)
@@ -92,11 +93,26 @@ class StepRecorder:
 
         @functools.wraps(function)
         def sample_tokens(runner: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._is_warming_up:
+                return function(runner, *args, **kwargs)
             result = self._timed(function, runner, *args, **kwargs)
             self.guard("the end of a step", self._end, result)
             return result
 
         return sample_tokens
+
+    def around_warm_up(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A worker's warm-up: what it computes meanwhile, with requests of its own, is no step."""
+
+        @functools.wraps(function)
+        def warm_up(worker: Any, *args: Any, **kwargs: Any) -> Any:
+            before, self._is_warming_up = self._is_warming_up, True
+            try:
+                return function(worker, *args, **kwargs)
+            finally:
+                self._is_warming_up = before
+
+        return warm_up
 
     def _timed(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         started_ns = time.monotonic_ns()

@@ -32,6 +32,11 @@ from harness.engine.trace_settings import (
 
 RUNNER_MODULES = ("vllm.v1.worker.gpu_model_runner", "vllm.v1.worker.gpu.model_runner")
 """Where vLLM keeps the two generations of its model runner; the CPU's runners inherit from them."""
+WARM_UPS = (
+    "vllm.v1.worker.gpu_worker:Worker.compile_or_warm_up_model",
+    "vllm.v1.worker.cpu_worker:CPUWorker.compile_or_warm_up_model",
+)
+"""What a worker calls before it serves: vLLM 0.33 lets its model runner compute made requests there."""
 _COMPUTING = ("Worker", "EngineCore")
 """In the name of a process that vLLM may compute in."""
 _MARKER = DecisionTarget(target=marker.DECISION_TARGET, value="", specialized="marker")
@@ -185,6 +190,9 @@ def install(settings: TraceSettings) -> Tracer:
     for module in RUNNER_MODULES:
         for name in ("__init__", "execute_model", "sample_tokens"):
             wrappers.append((f"{module}:GPUModelRunner.{name}", tracer.runner_wrapper))
+    wrappers += [
+        (target, lambda function, _target: tracer.steps.around_warm_up(function)) for target in WARM_UPS
+    ]
     finder = SubjectFinder(
         pinned=dict.fromkeys(settings.import_roots, settings.import_path),
         watched=(*settings.import_roots, *settings.watched_prefixes),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import fsdecode
 from pathlib import Path
 
 from harness.facts.git_command import GitCommand
 from harness.facts.git_diff import LINK_MODE, parse_diff
-from harness.facts.git_export import TreeEntry, export_files, parse_tree
+from harness.facts.git_export import export_files
+from harness.facts.git_objects import GitObjects, incomplete
 from harness.model.change import EMPTY_TREE, Change, ChangedFile
 from harness.model.errors import ConfigurationError
 from harness.model.globs import glob_problem, matching_glob
@@ -28,9 +30,6 @@ _PATCH = (
     "diff-tree -r -p --unified=0 --text --no-renames --no-ext-diff --no-textconv --no-color"
     " --diff-algorithm=myers"
 )
-_LFS_START = b"version https://git-lfs.github.com/spec/"
-_LFS_MAX_BYTES = 1024
-"""A pointer file is smaller, by the Git LFS specification."""
 _MAX_SUBJECT_LENGTH = 200
 
 
@@ -49,6 +48,7 @@ class Repository:
         if not path.is_dir():
             raise ConfigurationError("no-repository", f"{path} is not a folder.", "Point --repo at a clone.")
         self._git = GitCommand(path)
+        self._objects = GitObjects(self._git)
         if self._git.run("rev-parse", "--git-dir", ok=range(256)).code != 0:
             raise ConfigurationError(
                 "no-repository", f"{path} is not in a git repository.", "Point --repo at a clone."
@@ -125,21 +125,29 @@ class Repository:
 
     def read(self, commit: str, path: str) -> bytes | None:
         """The bytes of one file of a commit; None when there is no regular file of that name."""
-        entries = self._tree(commit, unescape_path(path))
+        entries = self._objects.tree(commit, unescape_path(path))
         regular = [entry for entry in entries if entry.is_regular and entry.path == path]
-        return self._blobs([regular[0].object_id])[regular[0].object_id] if regular else None
+        return self._objects.blobs([regular[0].object_id])[regular[0].object_id] if regular else None
 
     def paths(self, commit: str) -> tuple[str, ...]:
         """The path of every entry of a commit, escaped; of the empty tree, none."""
-        return () if commit == EMPTY_TREE else tuple(entry.path for entry in self._tree(commit))
+        return () if commit == EMPTY_TREE else tuple(entry.path for entry in self._objects.tree(commit))
 
     def contents(self, commit: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
         """The bytes of every regular file of a commit whose path is wanted; of the empty tree, nothing."""
         if commit == EMPTY_TREE:
             return {}
-        entries = [entry for entry in self._tree(commit) if entry.is_regular and wanted(entry.path)]
-        blobs = self._blobs([entry.object_id for entry in entries])
+        entries = [entry for entry in self._objects.tree(commit) if entry.is_regular and wanted(entry.path)]
+        blobs = self._objects.blobs([entry.object_id for entry in entries])
         return {entry.path: blobs[entry.object_id] for entry in entries}
+
+    @contextmanager
+    def kept(self, commits: Iterable[str], wanted: Callable[[str], bool]) -> Iterator[None]:
+        """While it lasts, objects are read once each; the wanted files of the commits at its start, in one go."""
+        with self._objects.kept():
+            trees = [self._objects.tree(commit) for commit in commits if commit != EMPTY_TREE]
+            self._objects.blobs([e.object_id for t in trees for e in t if e.is_regular and wanted(e.path)])
+            yield
 
     def patch(self, base: str, head: str, path: str) -> bytes:
         """What differs in one file, as hunks without context; empty when nothing does.
@@ -159,8 +167,8 @@ class Repository:
             Path to sha256 of each file written.
         """
         wanted = tuple(globs)
-        entries = [entry for entry in self._tree(commit) if matching_glob(entry.path, wanted)]
-        blobs = self._blobs([entry.object_id for entry in entries if not entry.is_submodule])
+        entries = [entry for entry in self._objects.tree(commit) if matching_glob(entry.path, wanted)]
+        blobs = self._objects.blobs([entry.object_id for entry in entries if not entry.is_submodule])
         return export_files(entries, blobs, folder)
 
     def _base(self, base: str | None, head: str) -> tuple[str, str]:
@@ -190,7 +198,7 @@ class Repository:
         if answer.code == 0:
             return answer.line
         if self._is_shallow():
-            raise _shallow(f"The merge base of {base[:12]} and {head[:12]} is not in this shallow clone.")
+            raise incomplete(f"The merge base of {base[:12]} and {head[:12]} is not in this shallow clone.")
         raise ConfigurationError(
             "no-merge-base",
             f"{base[:12]} and {head[:12]} have no common history.",
@@ -209,7 +217,7 @@ class Repository:
                 f"`--base {EMPTY_BASE}` judges it as wholly new.",
             )
         if self._git.run("cat-file", "-e", parents[0], ok=range(256)).code != 0:
-            raise _shallow(f"The parent of {head[:12]} is not in this clone.")
+            raise incomplete(f"The parent of {head[:12]} is not in this clone.")
         return parents[0]
 
     def _diff_entries(self, merge_base: str, head: str) -> tuple[ChangedFile, ...]:
@@ -217,8 +225,8 @@ class Repository:
             output = git.run(*_DIFF.split(), merge_base, head).out
         entries = parse_diff(output)
         links = [e.new_object for e in entries if e.new_mode == LINK_MODE]
-        targets = self._blobs(links)
-        pointers = self._lfs_pointers([e.new_object for e in entries if e.new_mode.startswith("100")])
+        targets = self._objects.blobs(links)
+        pointers = self._objects.lfs_pointers([e.new_object for e in entries if e.new_mode.startswith("100")])
         return tuple(
             e.changed_file(
                 targets.get(e.new_object) if e.new_mode == LINK_MODE else None,
@@ -226,40 +234,6 @@ class Repository:
             )
             for e in entries
         )
-
-    def _lfs_pointers(self, object_ids: Sequence[str]) -> frozenset[str]:
-        """Those of the objects that are Git LFS pointers."""
-        wanted = list(dict.fromkeys(object_ids))
-        if not wanted:
-            return frozenset()
-        with self._git.objects_only() as git:
-            stdin = "".join(f"{i}\n" for i in wanted).encode()
-            lines = git.run("cat-file", "--batch-check=%(objectname) %(objectsize)", stdin=stdin).out
-        fields = [line.split(b" ") for line in lines.splitlines()]
-        small = [i.decode() for i, size in fields if size.isdigit() and int(size) < _LFS_MAX_BYTES]
-        return frozenset(i for i, content in self._blobs(small).items() if content.startswith(_LFS_START))
-
-    def _tree(self, commit: str, path: bytes | None = None) -> tuple[TreeEntry, ...]:
-        with self._git.objects_only() as git:
-            only = [] if path is None else ["--", fsdecode(path)]
-            return parse_tree(git.run("ls-tree", "-r", "-z", "--full-tree", commit, *only).out)
-
-    def _blobs(self, object_ids: Sequence[str]) -> dict[str, bytes]:
-        wanted = list(dict.fromkeys(object_ids))
-        if not wanted:
-            return {}
-        with self._git.objects_only() as git:
-            output = git.run("cat-file", "--batch", stdin="".join(f"{i}\n" for i in wanted).encode()).out
-        blobs = {}
-        position = 0
-        for object_id in wanted:
-            end = output.index(b"\n", position)
-            fields = output[position:end].split(b" ")
-            if fields[-1] == b"missing":
-                raise _shallow(f"Object {object_id[:12]} is not in this clone.")
-            start, position = end + 1, end + 1 + int(fields[2]) + 1
-            blobs[object_id] = output[start : position - 1]
-        return blobs
 
     def _commit(self, commit: str) -> bytes:
         return self._git.run("cat-file", "commit", commit).out
@@ -287,11 +261,3 @@ def _is_within(file: ChangedFile, globs: Sequence[str]) -> bool:
         return True
     sources = [file.old_path] if file.status == "renamed" and file.old_path is not None else []
     return any(matching_glob(path, globs) for path in (file.path, *sources))
-
-
-def _shallow(message: str) -> ConfigurationError:
-    return ConfigurationError(
-        "incomplete-clone",
-        message,
-        "Bring the history with `git fetch --unshallow` (in a workflow: checkout with fetch-depth: 0).",
-    )

@@ -55,6 +55,7 @@ class GitCommand:
         self._git = executable
         self._folder = folder
         self._extra = dict(extra or {})
+        self._objects: str | None = None
 
     def run(
         self, *args: str, ok: Collection[int] = (0,), stdin: bytes = b"", user_config: bool = False
@@ -94,15 +95,15 @@ class GitCommand:
         Neither the repository's configuration nor attribute files, in the commit, the working tree or
         `info/attributes`, can then change what a diff calls binary or how many lines it counts.
         """
-        objects = self.run("rev-parse", "--path-format=absolute", "--git-path", "objects").out
+        if self._objects is None:
+            answer = self.run("rev-parse", "--path-format=absolute", "--git-path", "objects")
+            self._objects = os.fsdecode(answer.out.rstrip(b"\n"))
         with tempfile.TemporaryDirectory(prefix="fasttrack-git-") as name:
             folder = Path(name)
             (folder / "refs").mkdir()
             (folder / "HEAD").write_text("ref: refs/heads/none\n")
             (folder / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
-            yield GitCommand(
-                folder, {"GIT_DIR": name, "GIT_OBJECT_DIRECTORY": os.fsdecode(objects.rstrip(b"\n"))}
-            )
+            yield GitCommand(folder, {"GIT_DIR": name, "GIT_OBJECT_DIRECTORY": self._objects})
 
     def _environment(self, user_config: bool) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k == "GIT_EXEC_PATH"}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -95,6 +96,20 @@ class CheckRun(_Answer):
 
     id: int
     html_url: str | None = None
+    external_id: str | None = None
+
+
+class _Annotated(_Answer):
+    """How many annotations a check run has."""
+
+    annotations_count: int
+
+
+class _AnnotatedRun(_Answer):
+    """A check run as it is now."""
+
+    status: str
+    output: _Annotated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,24 +141,48 @@ class GitHub:
 
     def create_check_run(self, name: str, head_sha: str, output: Output, details_url: str = "") -> CheckRun:
         """A check run in progress, which lets nothing through; `details_url` is where its log is."""
+        mark = f"fasttrack-{secrets.token_hex(16)}"
         body = {"name": name, "head_sha": head_sha, "status": "in_progress", "output": output.body()}
-        body |= {"details_url": details_url} if details_url else {}
-        return self._made(CheckRun, "POST", f"{self._path}/check-runs", body)
+        body |= {"external_id": mark} | ({"details_url": details_url} if details_url else {})
 
-    def update_check_run(self, run: CheckRun, output: Output, conclusion: Conclusion | None) -> None:
-        """Adds the output's annotations; with a conclusion, concludes the run."""
-        done = {"status": "completed", "conclusion": conclusion} if conclusion else {}
+        def made() -> Any:
+            runs = self._transport.pages(
+                f"{self._path}/commits/{head_sha}/check-runs",
+                {"check_name": name, "filter": "all"},
+                "check_runs",
+            )
+            return next((run for run in runs if _parse(CheckRun, run).external_id == mark), None)
+
+        return _parse(CheckRun, self._transport.send_once("POST", f"{self._path}/check-runs", body, made))
+
+    def update_check_run(
+        self, run: CheckRun, output: Output, conclusion: Conclusion | None, num_before: int = 0
+    ) -> None:
+        """Adds the output's annotations to the `num_before` that the run has; with a conclusion, concludes it."""
+        ending = {"status": "completed", "conclusion": conclusion} if conclusion else {}
         path = f"{self._path}/check-runs/{run.id}"
-        self._transport.send("PATCH", path, body={**done, "output": output.body()})
+
+        def updated() -> Any:
+            now = self._made(_AnnotatedRun, "GET", path, None)
+            is_whole = now.output.annotations_count >= num_before + len(output.annotations)
+            return now if is_whole and (conclusion is None or now.status == "completed") else None
+
+        self._transport.send_once("PATCH", path, {**ending, "output": output.body()}, updated)
 
     def comments(self, number: int) -> Iterator[Comment]:
         """Every comment of a pull request, oldest first."""
         for item in self._transport.pages(f"{self._path}/issues/{number}/comments"):
             yield _parse(Comment, item)
 
-    def create_comment(self, number: int, text: str) -> Comment:
-        """A new comment."""
-        return self._made(Comment, "POST", f"{self._path}/issues/{number}/comments", {"body": text})
+    def create_comment(self, number: int, text: str, made: Callable[[], Comment | None]) -> Comment:
+        """A new comment; `made` looks for it where GitHub leaves open whether it was written."""
+
+        def value() -> Any:
+            found = made()
+            return found.model_dump() if found else None
+
+        path = f"{self._path}/issues/{number}/comments"
+        return _parse(Comment, self._transport.send_once("POST", path, {"body": text}, value))
 
     def update_comment(self, comment: Comment, text: str) -> None:
         """Writes a comment anew."""

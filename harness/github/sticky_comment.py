@@ -25,7 +25,9 @@ def write_comment(github: GitHub, number: int, text: str, author: str = ACTIONS_
         github.update_comment(found[0], body)
         surplus = found[1:]
     else:
-        created = github.create_comment(number, body)
+        created = github.create_comment(
+            number, body, lambda: next((c for c in _own(github, number, author) if c.body == body), None)
+        )
         kept, *surplus = _own(github, number, author) or [created]
         if kept.id != created.id:
             github.update_comment(kept, body)

@@ -6,7 +6,7 @@ first, else the reset of an exhausted limit, else a minute and then longer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,38 @@ class Transport:
         params: Mapping[str, str | int] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> httpx2.Response:
-        """The answer, of a status below 400.
+        """The answer, of a status below 400, to a request that may be sent again without harm.
 
         Raises:
             GitHubError: refused, or still no answer after all attempts.
         """
+        answer: httpx2.Response = self._patiently(method, path, params, body, lambda: None)
+        return answer
+
+    def send_once(self, method: str, path: str, body: Mapping[str, Any], done: Callable[[], Any]) -> Any:
+        """The JSON value of the answer to a request whose repetition would do its work twice.
+
+        Args:
+            method: Of the request.
+            path: Below the API's URL.
+            body: JSON.
+            done: Asked before the request is sent again after an answer that leaves open whether GitHub did it: the
+                value that the request would have been answered with when it was done, None when it was not.
+
+        Raises:
+            GitHubError: refused, or still no answer after all attempts.
+        """
+        answer = self._patiently(method, path, None, body, done)
+        return self.value(answer) if isinstance(answer, httpx2.Response) else answer
+
+    def _patiently(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str | int] | None,
+        body: Mapping[str, Any] | None,
+        done: Callable[[], Any],
+    ) -> Any:
         waited, attempt = 0.0, 1
         while True:
             response = self._attempt(method, path, params, body)
@@ -75,6 +102,8 @@ class Transport:
             if wait is None or attempt >= MAX_ATTEMPTS or waited + wait > MAX_WAIT_S:
                 raise self._error(method, path, response, wait)
             self._clock.sleep(wait)
+            if _is_unclear(response) and (found := done()) is not None:
+                return found
             waited, attempt = waited + wait, attempt + 1
 
     def pages(self, path: str, params: Mapping[str, str | int] | None = None, key: str = "") -> Iterator[Any]:
@@ -205,6 +234,11 @@ class Transport:
 def _origin(url: str) -> tuple[str, str, int | None]:
     parsed = httpx2.URL(url)
     return parsed.scheme, parsed.host, parsed.port
+
+
+def _is_unclear(answer: httpx2.Response | httpx2.TransportError) -> bool:
+    """Whether GitHub may have done what was asked, whatever it answered."""
+    return not isinstance(answer, httpx2.Response) or answer.status_code >= 500
 
 
 def _seconds(response: httpx2.Response, header: str) -> float | None:

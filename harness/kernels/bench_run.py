@@ -23,7 +23,9 @@ def run_bench(subject: KernelSubject, match: str, rounds: int) -> BenchRun:
     return BenchRun(
         recorded_at=utc_now(),
         machine=Machine(**facts["machine"]),
-        copy_bytes_per_second=facts["copy_bytes_per_second"],
+        copy_bytes_per_second=max(facts["copies"].values()),
+        copies=facts["copies"],
+        sources=facts.get("sources", {}),
         cells=tuple(CellRecord(**cell) for cell in cells),
         stopped_by=stopped_by,
     )
@@ -41,6 +43,7 @@ def run_tune(subject: KernelSubject, match: str, rounds: int) -> TuneRun:
         machine=Machine(**facts["machine"]),
         choices=tuple(TuningChoice(**choice) for choice in choices),
         saved=facts.get("saved", ""),
+        sources=facts.get("sources", {}),
         stopped_by=stopped_by,
     )
 

@@ -7,7 +7,6 @@ which function counts launches (`FASTTRACK_KERNEL_LAUNCHES`) and which share of 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import sys
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.kernels.sources import imported_sources
 from harness.kernels.timing import gpu_gap, measure_machine
 from harness.kernels.worker import resolve
 
@@ -24,7 +24,6 @@ _REPORTS = pytest.StashKey[dict[str, pytest.TestReport]]()
 _PHASES = ("setup", "call", "teardown")
 _DEALS = 8
 """Hands that a process is dealt: few, since neighbouring tests share compiled kernels, and enough to even out."""
-_JUDGE = Path(__file__).resolve().parents[1]
 
 
 def pytest_configure() -> None:
@@ -50,33 +49,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     _write_line({"sources": imported_sources(session.config.invocation_params.dir)})
     if "torch" in sys.modules and not gpu_gap():
         _write_line({"machine": measure_machine()})
-
-
-def imported_sources(folder: Path) -> dict[str, str]:
-    """sha256 of each imported module's file below the folder, and of what lies in its package and is no code.
-
-    Left out are the judge's own modules, and what an installer put there: a path with a hidden part or `site-packages`.
-    """
-    files = {Path(f) for module in [*sys.modules.values()] if (f := getattr(module, "__file__", None))}
-    code = {file.resolve() for file in files if file.suffix == ".py" and file.is_file()}
-    data = {
-        file
-        for parent in {file.parent for file in code if _is_of(file, folder)}
-        if (parent / "__init__.py").is_file()
-        for file in parent.iterdir()
-        if file.suffix not in (".py", ".pyc") and file.is_file()
-    }
-    found = sorted(file for file in code | data if _is_of(file, folder))
-    return {
-        file.relative_to(folder).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest() for file in found
-    }
-
-
-def _is_of(file: Path, folder: Path) -> bool:
-    if not file.is_relative_to(folder) or file.is_relative_to(_JUDGE):
-        return False
-    parts = file.relative_to(folder).parts
-    return "site-packages" not in parts and not any(part.startswith(".") for part in parts)
 
 
 @pytest.hookimpl(wrapper=True)

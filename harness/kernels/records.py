@@ -188,7 +188,11 @@ class BenchRun(Record):
     recorded_at: str
     machine: Machine
     copy_bytes_per_second: float
-    """Measured in this run: bytes read plus bytes written of a large device-to-device copy."""
+    """Measured in this run: bytes read plus bytes written of the fastest large device-to-device copy."""
+    copies: dict[str, float] = Field(default_factory=dict)
+    """The same of each kind of copy: a memory copy in a graph, which may go to a copy engine, and a kernel."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """As of `KernelTestRun`; empty where the run ended early."""
     cells: tuple[CellRecord, ...]
     stopped_by: str = ""
     """What ended the run before its last cell; empty when all that match were taken."""
@@ -220,5 +224,7 @@ class TuneRun(Record):
     choices: tuple[TuningChoice, ...]
     saved: str
     """What the subject says it wrote; empty when it wrote nothing."""
+    sources: dict[str, str] = Field(default_factory=dict)
+    """As of `KernelTestRun`; empty where the run ended early."""
     stopped_by: str = ""
     """What ended the run before it was saved; empty when all tasks that match were taken."""

@@ -20,6 +20,8 @@ from harness.model.kernels import KernelsSection
 from harness.model.words import ExitCode
 
 _TAIL_LINES = 15
+_INTERRUPTED = 130
+"""The status of a process that an interrupt ended, as a shell gives it."""
 
 
 class KernelRunError(FasttrackError):
@@ -109,16 +111,21 @@ class KernelSubject:
                 is not there.
             MachineGapError: the machine lacks what the action needs.
             KernelRunError: the process did not end with 0; what it had written has been taken.
+            KeyboardInterrupt: there was an interrupt before the process had written anything.
         """
         with tempfile.TemporaryDirectory(prefix="fasttrack-kernels-") as name:
             out = Path(name) / "lines.jsonl"
             command = [str(self.python), "-m", "harness.kernels.worker", action, "--out", str(out)]
+            command += ["--folder", str(self.manifest.resolve().parent)]
             command += ["--function", self.function(key), *options]
             command += [word for root in self.roots for word in ("--root", str(root))]
             status, tail = self._run(command)
+            lines = out.read_text(encoding="utf-8").splitlines() if out.is_file() else []
+            if status == _INTERRUPTED and not lines:
+                raise KeyboardInterrupt
             if not out.is_file():
                 raise _not_an_interpreter(self.python, f"it ended with status {status}: {tail or 'no word'}")
-            for text in out.read_text(encoding="utf-8").splitlines():
+            for text in lines:
                 line = json.loads(text)
                 if "refused" in line:
                     raise _refusal(**line)
@@ -140,6 +147,8 @@ class KernelSubject:
             )
         except OSError as error:
             raise _not_an_interpreter(self.python, str(error.strerror)) from error
+        except KeyboardInterrupt:
+            return _INTERRUPTED, "an interrupt"
         return result.returncode, "\n".join(result.stderr.strip().splitlines()[-_TAIL_LINES:])
 
 

@@ -73,8 +73,8 @@ def _software() -> dict[str, str]:
     return found
 
 
-def measure_copy_bandwidth(rounds: int = 9) -> float:
-    """Bytes read plus bytes written a second, of the faster of two copies of 2 GiB on the device.
+def measure_copies(rounds: int = 9) -> dict[str, float]:
+    """Bytes read plus bytes written a second, by kind of copy of 2 GiB on the device.
 
     A memory copy in a graph may be given to a copy engine, which is slower than the multiprocessors; a kernel that
     reads and writes every word is given to these.
@@ -88,8 +88,8 @@ def measure_copy_bandwidth(rounds: int = 9) -> float:
         "kernel": lambda: torch.bitwise_not(source, out=target),
     }
     graphs = {name: capture([copy], min_calls=4) for name, copy in copies.items()}
-    fastest_us = min(times["median_us"] for times in time_interleaved(graphs, rounds).values())
-    return float(2 * _COPY_BYTES / fastest_us * 1e6)
+    times = time_interleaved(graphs, rounds)
+    return {name: 2 * _COPY_BYTES / found["median_us"] * 1e6 for name, found in times.items()}
 
 
 class Captured:

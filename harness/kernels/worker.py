@@ -1,7 +1,7 @@
 """Runs what needs the subject's code, in a process of its own: `python -m harness.kernels.worker ACTION ...`.
 
 Each result is a line of JSON in `--out`, written as soon as it is there: the fields of a record that the parent makes.
-Imports the standard library and the timing loop alone, so that any interpreter that has the DSL runs it.
+Imports the standard library and its neighbours that do the same, so that any interpreter that has the DSL runs it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from harness.kernels.sources import imported_sources
 from harness.kernels.timing import (
     Calls,
     Captured,
     Facts,
     capture,
     gpu_gap,
-    measure_copy_bandwidth,
+    measure_copies,
     measure_machine,
     time_interleaved,
 )
@@ -45,6 +46,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("action", choices=list(_ACTIONS))
     parser.add_argument("--root", action="append", default=[])
+    parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--function", required=True)
     parser.add_argument("--launches", default="")
     parser.add_argument("--match", default="*")
@@ -115,10 +117,10 @@ def bench(arguments: argparse.Namespace, emit: Emit) -> None:
     cells = matching(resolve(arguments.function)(), arguments.match, "benchmark cell")
     _require_gpu()
     before = measure_machine()
-    emit({"machine": before, "copy_bytes_per_second": measure_copy_bandwidth()})
+    emit({"machine": before, "copies": measure_copies()})
     for cell in cells:
         emit({"cell": time_cell(cell, launches, arguments.rounds)})
-    emit({"machine": measure_machine(before)})
+    emit({"machine": measure_machine(before), "sources": imported_sources(arguments.folder)})
 
 
 def _require_gpu() -> None:
@@ -171,7 +173,7 @@ def tune(arguments: argparse.Namespace, emit: Emit) -> None:
         if choice["chosen"] is not None:
             chosen[task.name] = choice["chosen"]
     machine = measure_machine(before)
-    emit({"machine": machine})
+    emit({"machine": machine, "sources": imported_sources(arguments.folder)})
     if chosen:
         emit({"saved": str(tuner.save(chosen, machine["gpu"]))})
 

@@ -41,6 +41,8 @@ class EffectKind(StrEnum):
     """Files are written while a module is imported."""
     DEVICE = "device"
     """A GPU is initialised, or a thread started, while a module is imported."""
+    AT_IMPORT = "at_import"
+    """An import that ends the process, waits, refuses by what the machine is, or calls others' code for its effect."""
     NATIVE_CODE = "native_code"
     """A library of machine code is loaded or built."""
     DYNAMIC_CODE = "dynamic_code"

@@ -13,7 +13,7 @@ from harness.model.change import ChangedFile
 from harness.model.effects import Effect, NameSearch, ReadFile
 from harness.model.evaluation import EvalRow, SuiteItem, TaskScore
 from harness.model.kernel_audit import AuditedKernel, KernelSource, UnreadText, WaitStatement
-from harness.model.ledger import ImportedFile, LedgerRow, TracerProof
+from harness.model.ledger import ImportedFile, LedgerRow, TracerProof, stems_of
 from harness.model.own_tests import OwnTest, OwnTestFile
 from harness.model.probe import (
     CapturedGraph,
@@ -141,6 +141,15 @@ class LedgerEvidence(EvidenceRecord):
         for place, row in enumerate(self.steps):
             for number, request in enumerate(row.requests):
                 found.setdefault(request.request_id, []).append((place, number, request.num_emitted_tokens))
+        return found
+
+    @cached_property
+    def by_stem(self) -> Mapping[str, Sequence[str]]:
+        """The engine's request ids by each client id that they may stem from."""
+        found: dict[str, list[str]] = {}
+        for engine_request_id in self.parts:
+            for stem in dict.fromkeys(stems_of(engine_request_id)):
+                found.setdefault(stem, []).append(engine_request_id)
         return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -65,6 +65,16 @@ class LedgerRow(Record):
         """No request of the step computes a prompt position."""
         return self.num_reqs > 0 and all(r.num_prefill_tokens == 0 for r in self.requests)
 
+    @cached_property
+    def is_decided(self) -> bool:
+        """A decision point chose the specialised path."""
+        return any(d.specialized for d in self.decisions)
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """The functions of `ran` that ran."""
+        return frozenset(target for target, num_calls in self.ran.items() if num_calls > 0)
+
 
 class TracerProof(Record):
     """How a worker's tracer shows that it is alive and wraps what the manifest names."""
@@ -100,10 +110,9 @@ class CodeTargets:
 
 def path_of(row: LedgerRow, targets: CodeTargets) -> Path:
     """The path that served `row`: what was decided and what ran must agree."""
-    decided = any(d.specialized for d in row.decisions)
-    ran = [target for target, num_calls in row.ran.items() if num_calls > 0]
-    specialized_ran = not targets.specialized_code.isdisjoint(ran)
-    baseline_ran = not targets.baseline_code.isdisjoint(ran)
+    decided = row.is_decided
+    specialized_ran = not targets.specialized_code.isdisjoint(row.called)
+    baseline_ran = not targets.baseline_code.isdisjoint(row.called)
     if decided and specialized_ran and not baseline_ran:
         return Path.SPECIALIZED
     if not decided and not specialized_ran and baseline_ran:
@@ -130,6 +139,7 @@ class Served:
         return self.specialized / self.total if self.total else None
 
 
+_PREFIXES = ("cmpl-", "chatcmpl-", "")
 _CHILD = re.compile(r"\d+_(?=cmpl-|chatcmpl-)")
 
 
@@ -139,6 +149,19 @@ def parent_of(engine_request_id: str) -> str:
     return engine_request_id[child.end() :] if child else engine_request_id
 
 
+def stems_of(engine_request_id: str) -> Sequence[str]:
+    """Every client id that an engine's id may stem from (see `belongs_to`)."""
+    engine_request_id = parent_of(engine_request_id)
+    stems = []
+    for prefix in _PREFIXES:
+        if engine_request_id.startswith(prefix):
+            stem = engine_request_id[len(prefix) :]
+            while stem:
+                stems.append(stem)
+                stem = stem.rpartition("-")[0]
+    return stems
+
+
 def belongs_to(engine_request_id: str, client_request_id: str) -> bool:
     """Whether the engine's request id stems from the id that the client sent.
 
@@ -146,7 +169,7 @@ def belongs_to(engine_request_id: str, client_request_id: str) -> bool:
     harness end in a letter, so that one is never a prefix of another.
     """
     engine_request_id = parent_of(engine_request_id)
-    for prefix in ("cmpl-", "chatcmpl-", ""):
+    for prefix in _PREFIXES:
         start = prefix + client_request_id
         if engine_request_id == start or engine_request_id.startswith(start + "-"):
             return True

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harness.model.codeowners import CODEOWNERS_PATHS
-from harness.model.globs import globs_overlap, literal_parts, matching_glob
+from harness.model.globs import globs_overlap, literal_parts, matches_any, matching_glob
 from harness.model.manifest import Hook, PathsSection
 from harness.model.path_presets import PRESETS, PathPreset
 from harness.model.policy import Policy
@@ -53,10 +53,28 @@ class PathRules:
         given = policy_protected + manifest_protected + self.preset.protected
         self.protects_nothing = not given
         """Whether neither preset, manifest nor policy protects a path."""
+        self._known: dict[str, ClassifiedPath] = {}
+        self._globs: dict[PathClass, tuple[str, ...]] = {
+            PathClass.OWNED: section.owned,
+            PathClass.HOOK: tuple(self._hooks),
+            PathClass.TEST: section.tests,
+            PathClass.DOCS: section.docs,
+            PathClass.OTHER_MODEL: tuple(f"{folder}/**" for folder in self.preset.model_folders),
+        }
         self._protected = given + tuple((path, "who reviews what") for path in CODEOWNERS_PATHS)
 
     def classify(self, path: str) -> ClassifiedPath:
         """The class of a repository path. A path that nothing names is shared."""
+        if path not in self._known:
+            self._known[path] = self._classify(path)
+        return self._known[path]
+
+    def is_a(self, path: str, wanted: PathClass) -> bool:
+        """Whether a path has a class; soon answered for one that no glob of that class matches."""
+        globs = self._globs.get(wanted)
+        return (globs is None or matches_any(path, globs)) and self.classify(path).path_class is wanted
+
+    def _classify(self, path: str) -> ClassifiedPath:
         if not is_plain(path):
             return ClassifiedPath(path_class=PathClass.PROTECTED, rule="not a plain repository path")
         if found := _described_match(path, self._protected):
@@ -142,7 +160,6 @@ def link_destination(path: str, target: str) -> str | None:
 
 
 def _described_match(path: str, globs: tuple[tuple[str, str], ...]) -> str | None:
-    for glob, what in globs:
-        if matching_glob(path, (glob,)):
-            return f"{glob} ({what})"
-    return None
+    if not matches_any(path, tuple(glob for glob, _ in globs)):
+        return None
+    return next(f"{glob} ({what})" for glob, what in globs if matching_glob(path, (glob,)))

@@ -127,7 +127,7 @@ class ProbeStep(Record):
     """Call of the engine's step function within the scenario, from 0."""
     row: LedgerRow
     names: dict[str, str]
-    """The scenario's name of each request, by the engine's id."""
+    """The scenario's name of each of its requests, by the engine's id."""
     writes: tuple[Write, ...] = ()
 
 
@@ -217,6 +217,8 @@ class EngineSnapshot(Record):
 
     model: Literal["subject", "bystander"]
     answers: tuple[ServedAnswer, ...]
+    repeats: tuple[tuple[ServedAnswer, ...], ...] = ()
+    """The same requests, served again by the same engine, each time from an empty prefix cache."""
     modules: tuple[str, ...]
     """Every module in `sys.modules`."""
     ops: dict[str, str]

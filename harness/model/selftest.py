@@ -25,6 +25,9 @@ class Stage(StrEnum):
     """The scripted runs."""
     ARM = "arm"
     """The candidate, through the suites."""
+    QUICK = "quick"
+    """The candidate, through the suites of the quick profile; every required check is expected to let a twin through
+    that the profile asks."""
     TIMING = "timing"
     """All arms, timed."""
     BUNDLE = "bundle"
@@ -49,7 +52,7 @@ class FaultDescription(Record):
     stage: Stage
     expected: tuple[Text, ...]
     """Checks of which each must fail; the gate's reasons where a bundle is tampered with. Empty only where no check
-    could find it, which `escapes` then says."""
+    could find it, which `escapes` then says, and at the stage `quick`."""
     subject: str = ""
     """Of a finding of the first expected check that must fail; empty: any."""
     twin: Text
@@ -65,7 +68,7 @@ class FaultDescription(Record):
 
     @model_validator(mode="after")
     def _expects_something(self) -> FaultDescription:
-        if not self.expected and not self.escapes:
+        if not self.expected and not self.escapes and self.stage is not Stage.QUICK:
             raise ValueError("expected: nothing is expected to find it, and `escapes` does not say why")
         return self
 
@@ -122,6 +125,8 @@ class SelftestReport(Record):
     cases: tuple[CaseResult, ...]
     detection: Rate
     false_alarm: Rate
+    undecided: Rate
+    """Twins that were left undecided."""
 
     @property
     def is_whole(self) -> bool:
@@ -135,7 +140,7 @@ def count_detected(cases: Sequence[CaseResult]) -> tuple[int, int]:
     return sum(v is CaseVerdict.DETECTED for v in ran), len(ran)
 
 
-def count_false_alarms(cases: Sequence[CaseResult]) -> tuple[int, int]:
-    """Twins that were rejected, and twins that were run."""
+def count_twins(cases: Sequence[CaseResult], verdict: CaseVerdict) -> tuple[int, int]:
+    """Twins of which that was said, and twins that were run."""
     ran = [c.verdict for c in cases if c.is_twin and c.verdict is not CaseVerdict.NOT_RUN]
-    return sum(v is CaseVerdict.FALSE_ALARM for v in ran), len(ran)
+    return sum(v is verdict for v in ran), len(ran)

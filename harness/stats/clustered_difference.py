@@ -32,8 +32,6 @@ class ClusteredDifference:
 
     n: int
     """Pairs."""
-    effective_clusters: float
-    """n^2 over the sum of squared cluster sizes: the number of clusters when all are of one size."""
     estimate: float
     se: float
     """Clustered standard error (Miller 2024, arXiv 2411.00640): sqrt(sum over clusters of (sum of D - mean)^2) / n."""
@@ -124,7 +122,6 @@ def clustered_difference(
     estimate = float(values.mean())
     return ClusteredDifference(
         n=len(values),
-        effective_clusters=_effective_clusters(sizes),
         estimate=estimate,
         se=float(sqrt(((sums - sizes * estimate) ** 2).sum()) / len(values)),
         ci_low=_lower_bound(sums, sizes, alpha=alpha),
@@ -165,6 +162,7 @@ def min_clusters(margin: float, *, alpha: float) -> int:
 
 
 def _effective_clusters(sizes: Array) -> float:
+    """n^2 over the sum of squared sizes: the number of clusters when all are of one size."""
     return float(sizes.sum() ** 2 / (sizes @ sizes))
 
 

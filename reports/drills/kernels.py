@@ -55,7 +55,7 @@ def view_kernels(bundle: Bundle, cards: Sequence[CheckCard]) -> Drill:
         Missing(
             what="Variants that a correctness suite launched",
             outcome=Outcome.NOT_RUN,
-            reason=("no record of launches is in a bundle yet: a CPU launches no kernel.",),
+            reason=("no record of launches is in a bundle yet.",),
         )
     )
     return Drill(

@@ -12,7 +12,7 @@ from specialized_path.kernels.variant import KernelVariant
 FAMILIES = ("attn_res", "embedding", "exchange", "kda", "mla", "moe_experts", "moe_latent", "projection")
 """Folders beside this file; each has a module `variants` with a function `variants()`."""
 TIMED = ("attn_res", "kda", "mla", "moe_experts", "moe_latent", "projection")
-"""Those with a module `benchmarks` with a function `cells()`: an exchange has no time before it has two GPUs."""
+"""Those with a module `benchmarks` with a function `cells()`: an exchange is timed between GPUs (docs/peers.md)."""
 
 
 def family_variants(family: str) -> tuple[KernelVariant, ...]:

@@ -11,7 +11,7 @@ import pytest
 
 from harness.model.words import Arm, Outcome, Verdict
 from perf_sweeps.analysis import Margins
-from perf_sweeps.block import Failure, MachineState, Visit
+from perf_sweeps.block import Failure, MachineState, OpenLoopCheck, Visit
 from perf_sweeps.cell import Axes, Cell, Engine, Workload
 from perf_sweeps.simulated import Simulation
 from tests.perf_sweeps.sweeps import (
@@ -29,6 +29,11 @@ PLAN = plan_of(decode_cells(4))
 GOOD = simulate(PLAN)
 CANDIDATE = Arm.CANDIDATE
 Change = Callable[[Visit], dict[str, Any]]
+
+
+def check(visit: Visit, **changed: Any) -> OpenLoopCheck:
+    asked = {"num_asked": 4, "num_tokens": sum(visit.output_lens), "wall_s": visit.duration_s}
+    return OpenLoopCheck.model_validate(asked | changed)
 
 
 def failure(**changed: Any) -> Failure:
@@ -85,7 +90,9 @@ def test_a_drift_that_is_linear_in_time_moves_no_ratio() -> None:
         (lambda _: {"decode_step_ms": None}, "nothing was timed"),
         (lambda v: {"wall_s": v.duration_s + 9}, "harness's clock"),
         (lambda v: {"wall_s": v.duration_s / 2}, "harness's clock"),
-        (in_arm(CANDIDATE, input_lens=(15,) * 4), "different token counts"),
+        (lambda _: {"input_lens": (15,) * 4}, "4 prompts have another length than 16"),
+        (lambda v: {"open_loop": check(v, num_tokens=31)}, "an independent client 31"),
+        (lambda v: {"open_loop": check(v, wall_s=v.duration_s + 9)}, "at that pace an independent client"),
         (in_arm(CANDIDATE, specialized_share=0.5), "specialised path served 50%"),
         (in_arm(Arm.BASELINE, specialized_share=1.0), "baseline: the specialised path served 100%"),
         (in_arm(CANDIDATE, specialized_share=None), "nothing says which path"),
@@ -112,6 +119,24 @@ def test_a_block_that_others_disturbed_is_dropped_whatever_its_time() -> None:
     result = judge_one(PLAN, [noisy, *GOOD[1:]])
     assert result.outcome is Outcome.PASS
     assert result.notes[0].startswith("block 0: others took 40%")
+
+
+def short(foreign_s: float | None, wall_s: float = 0.15) -> Change:
+    """A visit that is too short for a share of its own, on two cores."""
+    machine = MachineState(foreign_cpu_s=foreign_s, num_cores=2)
+    return lambda _: {"machine": machine, "wall_s": wall_s, "duration_s": wall_s}
+
+
+@pytest.mark.parametrize(
+    ("visits", "num_kept"),
+    [(short(0.0), 6), (short(0.01), 6), (short(0.1), 5), (short(None), 5), (short(0.0, 0.01), 5)],
+    ids=["quiet", "little", "a neighbour", "not told", "too short together"],
+)
+def test_short_visits_are_judged_together_and_what_cannot_be_told_is_not_quiet(
+    visits: Change, num_kept: int
+) -> None:
+    result = judge_one(PLAN, [with_visits(GOOD[0], visits), *GOOD[1:]])
+    assert result.ratio is not None and result.ratio.n == num_kept
 
 
 def test_a_throttled_gpu_drops_its_block() -> None:
@@ -180,6 +205,24 @@ def test_fewer_blocks_than_the_least_leave_the_cell_open() -> None:
 def test_blocks_of_another_plan_or_of_other_code_count_for_nothing(change: dict[str, str]) -> None:
     foreign = [b.model_copy(update=change) for b in GOOD]
     assert judge_one(PLAN, foreign).outcome is Outcome.NOT_RUN
+
+
+def test_a_gpus_clock_is_shown_by_arm_where_it_was_sampled() -> None:
+    def sampled(visit: Visit) -> dict[str, Any]:
+        mhz = 1900.0 if visit.arm is CANDIDATE else 1980.0
+        return {"machine": visit.machine.model_copy(update={"num_gpu_samples": 3, "sm_clock_mhz": mhz})}
+
+    result = judge_one(PLAN, [with_visits(block, sampled) for block in GOOD])
+    assert result.gpu == {"baseline_sm_clock_mhz": 1980.0, "candidate_sm_clock_mhz": 1900.0}
+    assert judge_one(PLAN, GOOD).gpu == {}
+
+
+def test_interactivity_of_an_agent_cell_is_said_by_arm_where_its_turns_bear_it() -> None:
+    cell = Cell(workload=Workload.AGENT, batch=2, input_len=64, output_len=8)
+    plan = plan_of([cell])
+    found = judge_one(plan, simulate(plan, Simulation(ratio=0.5, noise=0.0, drift=0.0)))
+    said = {name: round(pace) for name, pace in found.interactivity_tok_s.items()}
+    assert said == {"baseline_p50": 833, "candidate_p50": 1667}, "24 turns bear no P90"
 
 
 def test_blocks_of_two_kinds_of_hardware_are_not_put_together() -> None:

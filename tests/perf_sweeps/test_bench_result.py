@@ -98,14 +98,18 @@ def test_what_is_no_result_is_refused(text: str) -> None:
         parse_bench_result(text, arm=Arm.BASELINE, position=0, num_asked=1)
 
 
-def test_the_command_fixes_length_order_and_seed() -> None:
+def test_the_command_fixes_length_order_and_seed_and_asks_nothing_beside() -> None:
     words = bench_arguments(
         base_url="http://127.0.0.1:1",
         model="m",
-        dataset="p.jsonl",
+        tokenizer="folder",
+        request_ids="x-",
         num_prompts=4,
         concurrency=2,
         output_len=8,
         seed=3,
     )
     assert {"--ignore-eos", "--disable-shuffle", "--save-detailed", "--seed"} <= set(words)
+    assert words[words.index("--ready-check-timeout-sec") + 1] == "0", (
+        "a request before the first would be cached"
+    )

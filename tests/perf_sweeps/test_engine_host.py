@@ -10,15 +10,23 @@ import pytest
 
 from harness.model.evaluation import SuiteItem
 from harness.model.words import Arm
-from perf_sweeps.block import MachineState, Visit
+from perf_sweeps.block import Block, MachineState, Visit
 from perf_sweeps.cell import Cell, Workload
 from perf_sweeps.decode_steps import VisitSteps
-from perf_sweeps.engine_host import LedgerTail, describe_replay, describe_visit, trace_of
+from perf_sweeps.engine_host import trace_of
+from perf_sweeps.ledger_tail import LedgerTail
 from perf_sweeps.replay import ReplayResult, TurnResult
-from tests.perf_sweeps.sweeps import decode_cells
+from perf_sweeps.turns import BenchTurn, ClientTurn, ReplayTurn, VisitFrame
+from perf_sweeps.void import find_faults
+from tests.perf_sweeps.sweeps import decode_cells, plan_of, simulate
 
 STEPS = VisitSteps(
     num_tokens=16, num_prefill_tokens=32, decode_step_ms=2.0, acceptance_length=1.0, specialized_share=1.0
+)
+
+
+FRAME = VisitFrame(
+    cell=decode_cells(2)[0], arm=Arm.CANDIDATE, position=0, wall_s=0.02, machine=MachineState()
 )
 
 
@@ -40,9 +48,7 @@ def item(**changed: Any) -> SuiteItem:
 
 
 def described(*items: SuiteItem, steps: VisitSteps = STEPS) -> Visit:
-    return describe_visit(
-        decode_cells(2)[0], Arm.CANDIDATE, 0, items, steps, wall_s=0.02, machine=MachineState()
-    )
+    return ClientTurn(items).visit(FRAME, steps)
 
 
 def test_the_client_and_the_engine_give_two_accounts_of_one_visit() -> None:
@@ -62,6 +68,10 @@ def test_prompt_tokens_that_the_engine_did_not_compute_were_cached() -> None:
 def test_a_request_with_an_error_or_without_tokens_is_lost(changed: dict[str, Any]) -> None:
     visit = described(item(), item(**changed))
     assert (visit.num_asked, visit.num_answered, visit.num_failed) == (2, 1, 1)
+
+
+def block_of(visit: Visit) -> Block:
+    return simulate(plan_of(decode_cells(2)))[0].model_copy(update={"visits": (visit,)})
 
 
 def test_a_ledger_is_read_as_it_grows_and_a_line_that_is_not_whole_is_left_for_later(tmp_path: Path) -> None:
@@ -88,7 +98,7 @@ def test_a_replays_turns_that_were_never_sent_are_asked_and_not_answered() -> No
         conversation="a", turn=0, started_s=0, num_output_tokens=3, wanted_tokens=4, token_ms=2.0
     )
     result = ReplayResult(turns=(turn,), num_turns=3, wall_s=1.0)
-    visit = describe_replay(Arm.CANDIDATE, 0, result, STEPS, wall_s=1.0, machine=MachineState())
+    visit = ReplayTurn(result).visit(FRAME, STEPS)
     assert (visit.num_asked, visit.num_answered, visit.num_failed, visit.num_truncated) == (3, 1, 2, 1)
 
 
@@ -98,3 +108,44 @@ def test_an_agent_cells_conversations_fit_into_its_context_and_share_a_prefix() 
     assert max(c.context_tokens for c in trace) <= 440
     assert {(c.prefix, c.prefix_tokens) for c in trace} == {("shared", 200)}
     assert len(trace) >= 3
+
+
+def bench(**changed: Any) -> Visit:
+    result = {
+        "duration": 0.018,
+        "completed": 2,
+        "failed": 0,
+        "input_lens": [16, 16],
+        "output_lens": [8, 8],
+        "ttfts": [0.01, 0.01],
+    }
+    turn = BenchTurn(text=json.dumps(result | changed), request_ids=("x0", "x1"), output_len=8)
+    return turn.visit(FRAME, STEPS)
+
+
+def test_a_load_generators_counts_stand_beside_the_engines() -> None:
+    visit = bench()
+    assert (visit.duration_s, visit.wall_s, visit.counted_tokens) == (0.018, 0.02, 16)
+    assert find_faults(FRAME.cell, block_of(visit)) == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"output_lens": [8, 3]}, "another length"),
+        ({"output_lens": [8, 0], "completed": 1, "failed": 1}, "1 of 2 requests"),
+        ({"output_lens": [8], "input_lens": [16], "completed": 1, "ttfts": [0.1]}, "1 of 2 requests"),
+        ({"input_lens": [16, 15]}, "15"),
+        ({"duration": 0.1}, "harness's clock"),
+    ],
+    ids=["stops early", "loses one", "asks fewer", "other prompts", "another time"],
+)
+def test_a_load_generator_that_did_other_work_than_it_was_asked_makes_the_block_void(
+    changed: dict[str, Any], said: str
+) -> None:
+    assert said in " ".join(find_faults(FRAME.cell, block_of(bench(**changed))))
+
+
+def test_tokens_that_the_engine_never_made_make_the_block_void() -> None:
+    visit = bench().model_copy(update={"counted_tokens": 0})
+    assert "the engine made 0: cached" in " ".join(find_faults(FRAME.cell, block_of(visit)))

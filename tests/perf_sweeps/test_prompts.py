@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from harness.model.errors import ConfigurationError
+from harness.model.errors import ConfigurationError, EvidenceError
 from perf_sweeps.cell import Cell, Workload
 from perf_sweeps.prompts import PromptSource, read_prompt_file, shipped_passages
 
 
 def tokenize(text: str) -> tuple[int, ...]:
     return tuple(text.encode())
+
+
+def detokenize(tokens: Sequence[int]) -> str:
+    """Bytes that begin in the middle of a letter become three bytes each, as a server's replacement character does."""
+    return bytes(tokens).decode("utf-8", "replace")
 
 
 def cell(**changed: object) -> Cell:
@@ -113,3 +119,16 @@ def test_a_stretch_of_text_is_that_of_its_name_alone() -> None:
     one.of(cell(), 0)
     assert (one.stretch("a", 900), one.stretch("a", 900)[:50]) == (first, one.stretch("a", 50))
     assert one.stretch("b", 900) != first
+
+
+def test_prompts_as_text_have_the_cells_length_again_when_they_are_read() -> None:
+    prompts = PromptSource(tokenize, shipped_passages(), seed=0, detokenize=detokenize)
+    texts = prompts.texts(cell(), 0)
+    assert {len(tokenize(text)) for text in texts} == {700}
+    assert len(set(texts)) == 4
+
+
+def test_a_text_that_never_has_the_length_again_is_said() -> None:
+    prompts = PromptSource(tokenize, shipped_passages(), seed=0, detokenize=lambda _: "")
+    with pytest.raises(EvidenceError, match="none has"):
+        prompts.texts(cell(), 0)

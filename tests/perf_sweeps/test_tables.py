@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from perf_sweeps.cell import Axes, Engine, Workload
 from perf_sweeps.presets import preset_cells
 from perf_sweeps.price import Rates, price_sweep, render_price
 from perf_sweeps.simulated import Simulation
-from perf_sweeps.tables import cell_rows, frontier_rows, growth_rows
+from perf_sweeps.tables import cell_rows, frontier_rows, growth_rows, speedup_rows
 from tests.perf_sweeps.sweeps import decode_cells, judge, plan_of, simulate
 
 PLAN = plan_of(decode_cells(1, 2, 4))
@@ -38,6 +39,32 @@ def test_growth_is_relative_to_the_smallest_batch_and_to_the_byte_floor_where_it
     rows = growth_rows(RESULT, floor_ms=0.5)
     assert [r["baseline_growth"] for r in rows] == pytest.approx([1, 1.2 / 1.1, 1.4 / 1.1], rel=1e-3)
     assert rows[0]["over_floor"] == pytest.approx(1.1, rel=1e-3)
+
+
+def test_a_longer_context_is_held_against_the_shortest_of_its_batch() -> None:
+    cells = Axes(workloads=(Workload.DECODE,), batches=(2,), shapes=((16, 8), (32, 8))).cells()
+    plan = plan_of(cells)
+    rows = growth_rows(judge(plan, simulate(plan, QUIET)))
+    assert [(r["along"], r["input_len"]) for r in rows] == [("batch", 16), ("batch", 32), ("input_len", 32)]
+
+
+def test_more_ranks_do_not_beat_fewer_by_their_number_alone() -> None:
+    engines = (Engine(), Engine(tensor_parallel=4))
+    plan = plan_of(
+        Axes(workloads=(Workload.DECODE,), batches=(4,), shapes=((16, 8),), engines=engines).cells()
+    )
+    rows = frontier_rows(judge(plan, simulate(plan, Simulation(ratio=0.5, noise=0.0, drift=0.0))))
+    assert {r["engine"]: r["is_on_frontier"] for r in rows} == {"tp1": True, "tp4": False}
+
+
+def test_the_speed_up_table_has_a_row_a_batch_and_two_columns_an_engine() -> None:
+    engines = (Engine(tensor_parallel=8), Engine(tensor_parallel=16))
+    cells = Axes(workloads=(Workload.DECODE,), batches=(2, 1), shapes=((1, 8),), engines=engines).cells()
+    plan = plan_of(cells)
+    rows = speedup_rows(judge(plan, simulate(plan, QUIET)))
+    assert [r["batch"] for r in rows] == [1, 2]
+    assert rows[1]["tp16 tok/s"] == pytest.approx(2000 / 0.6, rel=1e-3)
+    assert rows[0]["tp8 speed-up"] == pytest.approx(2, rel=1e-3)
 
 
 def test_a_price_is_visits_times_seconds_times_gpus_and_the_start_of_every_server() -> None:

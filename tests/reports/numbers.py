@@ -81,6 +81,9 @@ class PageWalk:
         return "data-fixed" in element.attributes or any(above)
 
     def _is_value(self, element: Element, ref: str) -> bool:
+        if ref.startswith("/"):
+            around = next(e for e in element.ancestors() if "data-at" in e.attributes)
+            ref = around.attributes["data-at"] + ref
         return is_shown_as(self._values.at(ref), element.text, "data-part" in element.attributes)
 
     def _is_key(self, element: Element, ref: str) -> bool:

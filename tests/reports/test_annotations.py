@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,13 @@ def test_what_is_cut_is_counted(examples: dict[str, Path]) -> None:
     text = render_annotations(with_findings(view_of(examples["reject"]), 37, Outcome.FAIL))
     assert text.count("::error ") == MAX_ANNOTATIONS
     assert "::notice title=fasttrack::27 further findings are in the report." in text
+
+
+def test_many_findings_of_one_check_hide_none_of_another(examples: dict[str, Path]) -> None:
+    view = with_findings(view_of(examples["reject"]), 37, Outcome.FAIL)
+    (card,) = view.checks
+    other = replace(card, id=replace(card.id, text="ISO999"), open=card.open[:1])
+    assert render_annotations(replace(view, checks=(card, other))).count("title=ISO999") == 1
 
 
 def test_a_finding_stands_at_its_lines(examples: dict[str, Path]) -> None:

@@ -13,6 +13,7 @@ from harness.model.finding import Measurement
 from harness.model.manifest import SliceModel
 from harness.model.words import Outcome, Tier
 from reports.findings import DETAIL_CHARACTERS, FEWEST_CHARACTERS
+from reports.headline import view_headline
 from reports.record_facts import FACTS
 from reports.shown import plain
 from reports.view import ReportView, build_view
@@ -59,6 +60,14 @@ def test_a_check_that_said_nothing_is_asked_for_without_words_put_into_its_mouth
 ) -> None:
     (ask,) = view_of(examples["silent"]).asks
     assert (ask.outcome, ask.message, ask.advice) == (Outcome.ERROR, None, None)
+
+
+def test_a_sentence_that_would_name_too_many_checks_counts_them_by_tier(examples: dict[str, Path]) -> None:
+    view = view_of(examples["undecided"])
+    card = next(c for c in view.checks if c.outcome is Outcome.NOT_RUN and c.tier is Tier.GPU)
+    many = [replace(card, required=True, tier=tier) for tier in (Tier.CPU, Tier.GPU) for _ in range(8)]
+    assert plain(view_headline(("x",), many)) == "Of 16 required checks, 16 not run (cpu tier 8, gpu tier 8)."
+    assert view_headline(("x",), many[:12]) == ("x",)
 
 
 def test_a_tier_that_was_not_run_is_named_with_its_reason(examples: dict[str, Path]) -> None:
@@ -128,7 +137,7 @@ def test_a_check_with_many_numbers_does_not_push_the_others_off_the_first_screen
     many = [timing(batch, 1.4) for batch in range(2, 12)]
     write_bundle(tmp_path / "b", (*evidence_to_admit(), *many), plain_report)
     first = [row.check.text for row in view_of(tmp_path / "b").claims[:4]]
-    assert first == ["PERF001", "PERF001", "COR001", "COR002"]
+    assert first == ["PERF001", "COR001", "COR002", "PERF001"]
 
 
 def test_a_claim_without_a_number_is_shown_to_have_none(examples: dict[str, Path]) -> None:

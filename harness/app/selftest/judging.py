@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.app.cpu_tier import NOT_IN_PROFILE
 from harness.app.selftest.catalogue import Case
 from harness.model.judgement import Judgement
-from harness.model.selftest import CaseResult, CaseVerdict
-from harness.model.words import Outcome
+from harness.model.selftest import CaseResult, CaseVerdict, Stage
+from harness.model.words import Outcome, Tier
 
 
-def result_of(case: Case, judgement: Judgement, seconds: float) -> CaseResult:
-    """A fault is detected when every expected check fails; a twin is clean when none fails and the expected decide."""
+def result_of(
+    case: Case, judgement: Judgement, seconds: float, *, not_run_before: frozenset[str] = frozenset()
+) -> CaseResult:
+    """A fault is detected when every expected check fails; a twin is clean when none fails and the expected decide.
+
+    `not_run_before`: static checks that are not run on the tree without the change, which count for no twin of the
+    stage `quick`.
+    """
     failed = {f.check for f in judgement.findings if f.outcome is Outcome.FAIL}
     outcomes = {c.check: c.outcome for c in judgement.checks}
     expected, reason = case.fault.expected, ""
     if case.is_twin:
-        open_checks = [c for c in expected if not outcomes.get(c, Outcome.NOT_RUN).lets_through]
+        open_checks = _open_checks(case, judgement, not_run_before)
         verdict = (
             CaseVerdict.FALSE_ALARM if failed else CaseVerdict.UNDECIDED if open_checks else CaseVerdict.CLEAN
         )
-        alarms = [
-            f"{f.check} {f.subject}: {f.message}" for f in judgement.findings if f.outcome is Outcome.FAIL
-        ]
-        reason = "; ".join(alarms or [f"{c} {outcomes.get(c, Outcome.NOT_RUN)}" for c in open_checks])
+        alarms = [f"{f.check} {f.subject}: {f.message}" for f in judgement.findings if f.check in failed]
+        reason = "; ".join(alarms or [_why_open(judgement, check) for check in open_checks])
+        if verdict is CaseVerdict.CLEAN and case.fault.stage is Stage.QUICK:
+            reason = f"not asked: {', '.join(sorted(checks_not_asked(judgement, not_run_before)))}"
     else:
         missed = [c for c in expected if c not in failed]
         if not missed and case.fault.subject:
@@ -34,6 +41,45 @@ def result_of(case: Case, judgement: Judgement, seconds: float) -> CaseResult:
         verdict = CaseVerdict.DETECTED if expected and not missed else CaseVerdict.ESCAPED
         reason = ", ".join(f"{c} {outcomes.get(c, '')}".strip() for c in missed)
     return answer(case, verdict, seconds, fired=tuple(sorted(failed)), reason=reason)
+
+
+def _open_checks(case: Case, judgement: Judgement, not_run_before: frozenset[str]) -> list[str]:
+    """Checks that must let a twin through and do not; at the stage `quick` every required one that is asked."""
+    outcomes = {c.check: c.outcome for c in judgement.checks}
+    expected: Sequence[str] = case.fault.expected
+    if case.fault.stage is Stage.QUICK:
+        not_asked = checks_not_asked(judgement, not_run_before)
+        rank = case.fault.tier.rank
+        expected = [
+            c.check
+            for c in judgement.checks
+            if c.required and c.tier.rank <= rank and c.check not in not_asked
+        ]
+    return [c for c in expected if not outcomes.get(c, Outcome.NOT_RUN).lets_through]
+
+
+def checks_not_asked(judgement: Judgement, not_run_before: frozenset[str]) -> frozenset[str]:
+    """Checks that are not run because the profile leaves their evidence out, or that were not run before the change."""
+    not_run = {c.check for c in judgement.checks if c.outcome is Outcome.NOT_RUN}
+    for_other_reasons = {
+        f.check
+        for f in judgement.findings
+        if f.outcome is Outcome.NOT_RUN and NOT_IN_PROFILE not in f.message and f.check not in not_run_before
+    }
+    return frozenset(not_run - for_other_reasons)
+
+
+def not_run_at(judgement: Judgement, tier: Tier) -> frozenset[str]:
+    """Checks of a tier that are not run."""
+    return frozenset(c.check for c in judgement.checks if c.tier is tier and c.outcome is Outcome.NOT_RUN)
+
+
+def _why_open(judgement: Judgement, check: str) -> str:
+    """A check's outcome, and what its first finding says that does not let through."""
+    findings = [f for f in judgement.findings if f.check == check and not f.outcome.lets_through]
+    if not findings:
+        return f"{check} {Outcome.NOT_RUN}"
+    return f"{check} {findings[0].outcome}: {findings[0].message}"
 
 
 def judge_reasons(

@@ -11,12 +11,14 @@ from harness.app.cpu_tier import CpuRun, build_checkpoint, collect_cpu_tier, pro
 from harness.app.probe_plans import plan_probes
 from harness.app.probes import FinishedRun, record_runs, run_processes
 from harness.app.selftest.catalogue import Case
+from harness.app.suite_plan import SIZES as PROFILES
 from harness.app.suite_plan import CpuSizes
 from harness.engine.bystander import write_bystander
 from harness.model.evidence import AnyEvidence, ArmEvidence, LedgerEvidence, SuiteEvidence
 from harness.model.ledger import ImportedFile
 from harness.model.manifest import Manifest
 from harness.model.probe import ProbePlan
+from harness.model.selftest import Stage
 from harness.model.words import Arm
 
 BASELINES = (Arm.BASELINE, Arm.BASELINE_AGAIN)
@@ -43,8 +45,10 @@ SLOW = replace(TIMED, num_greedy_prompts=8, num_forced_prompts=4, num_structured
 def sizes_of(cases: Sequence[Case]) -> CpuSizes:
     """What the candidate is asked: of twins all that they might be rejected for, of a fault what can show it.
 
-    Sampling is what SCO001 alone rests on, structured output SCO002.
+    Sampling is what SCO001 alone rests on, structured output SCO002. At the stage `quick` it is that profile.
     """
+    if any(case.fault.stage is Stage.QUICK for case in cases):
+        return PROFILES["quick"]
     is_asked = any(case.fault.features for case in cases)
     found = SIZES if is_asked else replace(SIZES, num_feature_prompts=0)
     if any(case.is_twin for case in cases):
@@ -63,11 +67,10 @@ class KeptArms:
 
     records: tuple[AnyEvidence, ...] = ()
 
-    def collect_clean(self, run: CpuRun, sizes: CpuSizes) -> None:
-        """Puts the baselines through the suites and keeps what they leave."""
-        collect_cpu_tier(replace(run, arms=BASELINES, sizes=sizes))
+    def keep(self, records: Iterable[AnyEvidence]) -> None:
+        """Keeps what the baselines left."""
         kept = (ArmEvidence, LedgerEvidence, SuiteEvidence)
-        self.records = tuple(r for r in run.recorder.records if isinstance(r, kept))
+        self.records = tuple(r for r in records if isinstance(r, kept))
 
     def collect_case(self, run: CpuRun, changed: frozenset[str], sizes: CpuSizes) -> None:
         """The candidate beside the kept baselines; all arms anew where a baseline imported what the case changes."""
@@ -77,6 +80,11 @@ class KeptArms:
         for record in self.records:
             run.recorder.record(record)
         collect_cpu_tier(replace(run, arms=(Arm.CANDIDATE,), sizes=sizes))
+
+
+def collect_baselines(run: CpuRun, sizes: CpuSizes) -> None:
+    """Puts the baselines through the suites."""
+    collect_cpu_tier(replace(run, arms=BASELINES, sizes=sizes))
 
 
 def imports_any(records: Iterable[AnyEvidence], changed: frozenset[str]) -> bool:

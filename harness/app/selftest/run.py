@@ -15,31 +15,38 @@ from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
+from bundles.layout import SHA256SUMS
 from bundles.reader import read_bundle
+from bundles.readings import content_of
 from harness.app.collector import collect_again
 from harness.app.cpu_tier import CpuRun
-from harness.app.judging import HARNESS_VERSION
 from harness.app.own_tests import collect_own_tests
-from harness.app.recorder import Progress, utc_now
+from harness.app.recorder import Progress
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
-from harness.app.selftest.judging import answer, parts_to_ask, result_of
-from harness.app.selftest.kept import SLOW, TIMED, KeptArms, KeptRuns, collect_timed, sizes_of
+from harness.app.selftest.clean_cases import make_clean_cases
+from harness.app.selftest.judging import answer, not_run_at, parts_to_ask, result_of
+from harness.app.selftest.kept import (
+    SLOW,
+    TIMED,
+    KeptArms,
+    KeptRuns,
+    collect_baselines,
+    collect_timed,
+    sizes_of,
+)
 from harness.app.selftest.pool import interruptible_pool, run_in_child
-from harness.app.selftest.table import render_table
+from harness.app.selftest.report import exit_code_of, render_report, report_of
 from harness.app.selftest.tampering import Tampering
 from harness.app.selftest.workplace import Workplace, changed_paths, find_root, head_of
 from harness.app.validate import validate
 from harness.engine.supervisor import adopt_orphans, kill_tree
 from harness.facts.environment import can_run, collect_environment
-from harness.model.errors import FasttrackError
+from harness.model.errors import ConfigurationError, FasttrackError
+from harness.model.evidence import EnvironmentEvidence
 from harness.model.selftest import (
     CaseResult,
     CaseVerdict,
-    Rate,
-    SelftestReport,
     Stage,
-    count_detected,
-    count_false_alarms,
 )
 from harness.model.words import ExitCode, Tier
 from harness.options import (
@@ -49,17 +56,17 @@ from harness.options import (
     SelftestOptions,
     ValidateOptions,
 )
-from harness.stats.binomial import clopper_pearson
 
-ALPHA = 0.05
 SUBJECT = ("specialized_path/**",)
 _ENGINES = (Stage.PROBE, Stage.ARM, Stage.TIMING)
 _ROUNDS = (
     (Stage.STATIC, Stage.BUNDLE),
     (Stage.TESTS, Stage.EVIDENCE, Stage.PROBE, Stage.ARM),
+    (Stage.QUICK,),
     (Stage.TIMING,),
 )
-"""Stages that go together: those without an engine, those with one, and what must have the machine for itself."""
+"""Stages that go together: those without an engine, those with one, those with baselines of the quick profile, and what
+must have the machine for itself."""
 
 
 def selftest(options: SelftestOptions) -> CommandResult:
@@ -69,9 +76,17 @@ def selftest(options: SelftestOptions) -> CommandResult:
     case broke.
     """
     root = find_root(options.repo)
-    cases = load_catalogue(root / CATALOGUE, options.only)
+    if options.only if options.clean else options.baselines:
+        raise ConfigurationError(
+            "clean-or-catalogue",
+            "Made clean changes and the catalogue are two runs: --baselines goes with --clean, --only does not.",
+            "Leave one of them out.",
+        )
+    cases = () if options.clean else load_catalogue(root / CATALOGUE, options.only)
     progress = Progress(quiet=options.output.quiet)
     with tempfile.TemporaryDirectory(prefix="fasttrack-selftest-", ignore_cleanup_errors=True) as folder:
+        if options.clean:
+            cases = make_clean_cases(root, Path(folder), options.clean, options.seed)
         run = Selftest(Workplace(root=root, folder=Path(folder)), options, progress)
         try:
             run.run_all(cases)
@@ -96,43 +111,6 @@ def abandon(folder: Path) -> NoReturn:
     os.execv("/bin/sh", ["sh", "-c", script, "sh", str(folder)])
 
 
-def report_of(root: Path, results: Sequence[CaseResult]) -> SelftestReport:
-    """The report on the cases that have a verdict."""
-    environment = collect_environment(Tier.STATIC)
-    return SelftestReport(
-        recorded_at=utc_now(),
-        hardware=environment.machine,
-        harness_version=HARNESS_VERSION,
-        commit=head_of(root),
-        cases=tuple(sorted(results, key=lambda r: (r.id, r.is_twin))),
-        detection=rate(*count_detected(results)),
-        false_alarm=rate(*count_false_alarms(results)),
-    )
-
-
-def render_report(report: SelftestReport, options: SelftestOptions) -> str:
-    """The report in the asked format; as JSON also in the asked file."""
-    document = report.model_dump_json(indent=2)
-    if options.out is not None:
-        options.out.write_text(f"{document}\n", encoding="utf-8")
-    return document if options.output.format == "json" else render_table(report)
-
-
-def rate(hits: int, n: int) -> Rate:
-    """A rate with its exact interval."""
-    low, high = clopper_pearson(hits, n, alpha=ALPHA)
-    return Rate(hits=hits, n=n, low=low, high=high, confidence=1 - ALPHA)
-
-
-def exit_code_of(report: SelftestReport) -> ExitCode:
-    """What a selftest ends with."""
-    if not report.is_whole:
-        return ExitCode.HARNESS
-    surprises = (CaseVerdict.ESCAPED, CaseVerdict.FALSE_ALARM)
-    is_bad = any(c.verdict in surprises and not c.is_known for c in report.cases)
-    return ExitCode.REJECT if is_bad else ExitCode.ADMIT
-
-
 @dataclass(slots=True)
 class Selftest:
     """One run over cases."""
@@ -143,6 +121,8 @@ class Selftest:
     arms: KeptArms = field(default_factory=KeptArms)
     runs: KeptRuns = field(init=False)
     tampering: Mapping[Stage, Tampering] = field(init=False)
+    not_run_before: frozenset[str] = frozenset()
+    """Static checks that are not run on the clean tree."""
     results: list[CaseResult] = field(default_factory=list)
     """Of the cases that are done."""
 
@@ -228,7 +208,7 @@ class Selftest:
         for stage in stages & set(self.tampering):
             self.progress.say(f"the honest bundle of the stage {stage}")
             self.tampering[stage].prepare()
-        behind_servers = [case for case in cases if case.fault.stage is Stage.ARM]
+        behind_servers = [case for case in cases if case.fault.stage in (Stage.ARM, Stage.QUICK)]
         if not behind_servers and Stage.PROBE not in stages:
             return
 
@@ -238,9 +218,23 @@ class Selftest:
                 self.runs.collect_clean(run, self.workplace.clean)
             if behind_servers:
                 self.progress.say("the clean tree's baselines")
-                self.arms.collect_clean(run, sizes_of(behind_servers))
+                collect_baselines(run, sizes_of(behind_servers))
 
-        self._judge(self.workplace.clean, "empty", "clean", Tier.CPU, collect, paths=SUBJECT)
+        kept = self.options.baselines or self.workplace.folder / "bundles" / "clean"
+        if not self._is_of_this_tree(kept):
+            self._judge(self.workplace.clean, "empty", kept, Tier.CPU, collect, paths=SUBJECT)
+        bundle = read_bundle(kept)
+        self.arms.keep(bundle.records)
+        self.not_run_before = not_run_at(bundle.judgement, Tier.STATIC)
+
+    def _is_of_this_tree(self, kept: Path) -> bool:
+        """Whether an earlier call left a bundle there, of the same files and in the same environment."""
+        if self.options.baselines is None or not (kept / SHA256SUMS).is_file():
+            return False
+        bundle = read_bundle(kept)
+        found = {content_of(r) for r in bundle.records if isinstance(r, EnvironmentEvidence)}
+        is_here = found == {content_of(collect_environment(Tier.STATIC))}
+        return is_here and bundle.change.head == head_of(self.workplace.clean)
 
     def run_group(self, cases: list[Case]) -> list[CaseResult]:
         """What is said of each of the cases, brought as one change."""
@@ -273,27 +267,29 @@ class Selftest:
             elif stage is Stage.TESTS:
                 assert run.own_tests is not None
                 collect_own_tests(run.own_tests)
-            elif stage is Stage.ARM:
+            elif stage in (Stage.ARM, Stage.QUICK):
                 self.arms.collect_case(run, changed, sizes_of(cases))
             else:
                 collect_timed(run, TIMED if any(case.is_twin for case in cases) else SLOW)
 
         tier = Tier.STATIC if stage is Stage.STATIC else Tier.CPU
-        judgement = read_bundle(self._judge(repo, "HEAD~1", name, tier, collect)).judgement
-        return [result_of(case, judgement, time.monotonic() - started) for case in cases]
+        out = self.workplace.folder / "bundles" / name
+        self._judge(repo, "HEAD~1", out, tier, collect)
+        judgement = read_bundle(out).judgement
+        seconds = time.monotonic() - started
+        return [result_of(case, judgement, seconds, not_run_before=self.not_run_before) for case in cases]
 
     def _judge(
         self,
         repo: Path,
         base: str,
-        name: str,
+        out: Path,
         tier: Tier,
         collect: Callable[[CpuRun], None],
         *,
         paths: tuple[str, ...] = (),
-    ) -> Path:
-        """The bundle of a change."""
-        out = self.workplace.folder / "bundles" / name
+    ) -> None:
+        """Leaves the bundle of a change in `out`."""
         change = ChangeOptions(repo=repo, base=base, tier=tier, paths=paths)
         options = ValidateOptions(
             change=change,
@@ -303,7 +299,6 @@ class Selftest:
         )
         if validate(options, collect_cpu=collect).exit_code is ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
-        return out
 
 
 @cache

@@ -22,11 +22,11 @@ def render_table(report: SelftestReport) -> str:
         for case in report.cases
         if case.reason and case.verdict not in (CaseVerdict.DETECTED, CaseVerdict.CLEAN)
     ]
-    twins_undecided = sum(t.verdict is CaseVerdict.UNDECIDED for t in twins.values())
     summary = [
         f"Detected: {_rate(report.detection)}",
-        f"False alarms: {_rate(report.false_alarm)}; twins left undecided: {twins_undecided}",
-        f"{report.recorded_at}, {report.hardware}, fasttrack {report.harness_version}, commit {report.commit[:12]}",
+        f"False alarms: {_rate(report.false_alarm)}",
+        f"Clean, and left undecided: {_rate(report.undecided)}",
+        f"{report.recorded_at}, {report.hardware}, fasttrack {report.harness_version}, commit {_commit(report)}",
     ]
     return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *summary])
 
@@ -44,8 +44,13 @@ def _row(fault: CaseResult | None, twin: CaseResult | None) -> tuple[str, ...]:
         (" ".join(fault.fired) or "-") if fault else "",
         fault.verdict.value if fault else "",
         twin.verdict.value + fired if twin else "",
-        f"{fault.seconds:.0f}" if fault else "",
+        f"{known.seconds:.0f}",
     )
+
+
+def _commit(report: SelftestReport) -> str:
+    """Twelve digits, and whether the tree was another."""
+    return report.commit[:12] + (" with changes" if report.commit.endswith("+") else "")
 
 
 def _rate(rate: Rate) -> str:

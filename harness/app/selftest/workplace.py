@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -15,6 +16,9 @@ _IDENTITY = (
     *("-c", "user.name=selftest", "-c", "user.email=selftest@example.invalid"),
     *("-c", "commit.gpgsign=false", "-c", "core.hooksPath=/dev/null", "-c", "core.autocrlf=false"),
 )
+
+_ALWAYS = dict.fromkeys(("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"), "2026-01-01T00:00:00Z")
+"""The same files make the same commit, whenever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +105,12 @@ def _fits(repo: Path, patch: Path) -> bool:
 
 def _git(folder: Path, *arguments: str) -> str:
     done = subprocess.run(
-        ["git", *_IDENTITY, *arguments], cwd=folder, capture_output=True, text=True, errors="surrogateescape"
+        ["git", *_IDENTITY, *arguments],
+        cwd=folder,
+        env=os.environ | _ALWAYS,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
     )
     if done.returncode:
         raise FasttrackError("git", f"git {arguments[0]}: {done.stderr.strip()[:600]}")

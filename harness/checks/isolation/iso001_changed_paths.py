@@ -146,9 +146,9 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
                 yield self._finding(
                     Outcome.FAIL,
                     edit.path,
-                    f"{edit.path} is {_verb(edit)} and {_WHY[path_class]} {rule}.",
+                    f"{edit.path} is {_verb(edit)} and {self._why(edit)}.",
                     advice=_ADVICE[path_class],
-                    location=Location(path=edit.path),
+                    location=whole(edit.path),
                 )
             if rest := edits[_MAX_FINDINGS_A_RULE:]:
                 yield self._finding(
@@ -156,15 +156,23 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
                     rule,
                     f"{len(rest)} further edited files: each {_WHY[path_class]} {rule}.",
                     advice=_ADVICE[path_class],
+                    location=whole(rest[0].path),
                     details=[f"{edit.path} is {_verb(edit)}" for edit in rest],
                 )
+
+    def _why(self, edit: _Edit) -> str:
+        """What stands against an edit."""
+        folders = tuple(f"{name.replace('.', '/')}/" for name in self.rules.own_models)
+        if edit.classified.path_class is PathClass.OTHER_MODEL and edit.path.startswith(folders):
+            return "belongs to what the model runs without the change: the manifest does not own it"
+        return f"{_WHY[edit.classified.path_class]} {edit.classified.rule}"
 
     def _hook_findings(self) -> Iterator[Finding]:
         for edit in self.edits:
             hook = self.rules.hook(edit.path)
             if edit.classified.path_class is not PathClass.HOOK or hook is None:
                 continue
-            location = Location(path=edit.path)
+            location = whole(edit.path)
             if problem := hook_problem(edit.file, hook):
                 yield self._finding(
                     Outcome.FAIL,
@@ -194,7 +202,7 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
                     f"{edit.path} is {_verb(edit)}, and {edit.classified.rule} takes in everybody's tests: whether "
                     "this one is the change's own cannot be told.",
                     advice="Narrow paths.tests in the manifest to the change's own folder.",
-                    location=Location(path=edit.path),
+                    location=whole(edit.path),
                 )
 
     def _special_file_findings(self) -> Iterator[Finding]:
@@ -202,7 +210,7 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
             file = edit.file
             if edit.path != file.path or file.status == "deleted" or not edit.classified.path_class.is_free:
                 continue
-            location = Location(path=file.path)
+            location = whole(file.path)
             if file.new_mode == SUBMODULE_MODE:
                 yield self._finding(
                     Outcome.FAIL,
@@ -289,6 +297,11 @@ def edited_paths(file: ChangedFile) -> tuple[str, ...]:
     if file.status == "renamed" and file.old_path is not None:
         return (file.old_path, file.path)
     return (file.path,)
+
+
+def whole(path: str) -> Location:
+    """A file as a whole, which readers of lines show at its first."""
+    return Location(path=path, line=1)
 
 
 def hook_problem(file: ChangedFile, hook: Hook) -> str | None:

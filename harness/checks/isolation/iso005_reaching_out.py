@@ -120,7 +120,10 @@ class _Judge(RecordJudge[PythonEffectsEvidence]):
 
 
 _SAYS_WHEN = frozenset(
-    {EffectKind.FILES, EffectKind.DEVICE, EffectKind.BINARY, EffectKind.ENTRY_POINT, EffectKind.MODULES}
+    {
+        *(EffectKind.FILES, EffectKind.DEVICE, EffectKind.AT_IMPORT),
+        *(EffectKind.BINARY, EffectKind.ENTRY_POINT, EffectKind.MODULES),
+    }
 )
 
 

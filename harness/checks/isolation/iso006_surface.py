@@ -130,7 +130,9 @@ class _Judge(RecordJudge[SurfaceEvidence]):
             if (use.kind, use.name) in self._read | self._set_in_code or elsewhere:
                 continue
             known = use.kind is SettingKind.CONFIG_KEY or bool(self._record.searched)
-            if use.kind is SettingKind.FLAG and not any(kind is SettingKind.FLAG for kind, _ in self._read):
+            has_flags = any(kind is SettingKind.FLAG for kind, _ in self._read)
+            # Where nobody knows the engine's flags, a change without any documents only those.
+            if use.kind is SettingKind.FLAG and not known and not has_flags:
                 continue
             yield self._drift(
                 use,
@@ -171,8 +173,9 @@ class _Judge(RecordJudge[SurfaceEvidence]):
         """Whether the engine, or code outside the change, knows a setting of that name."""
         if use.kind is SettingKind.ENVIRONMENT and is_variable_of_others(use.name):
             return True
-        search = self._searches.get(use.name)
-        return use.kind in _SEARCHED and search is not None and bool(search.found)
+        names = [use.name, use.name.replace("--no-", "--", 1)]
+        searches = [self._searches[name] for name in names if name in self._searches]
+        return use.kind in _SEARCHED and any(search.found for search in searches)
 
     def _summary(self) -> Finding:
         uses = [

@@ -112,6 +112,11 @@ class ReachRules:
             reason = f"The variable is read by others. {reason}"
         if effect.kind in _NEVER_DECIDED:
             return Ruling(outcome=Outcome.INCONCLUSIVE, reason=reason)
+        if effect.kind is EffectKind.AT_IMPORT and not effect.is_sure:
+            return Ruling(
+                outcome=Outcome.INCONCLUSIVE,
+                reason=f"Whether others notice, and where, is not in the text. {reason}",
+            )
         if not effect.is_sure:
             return Ruling(
                 outcome=Outcome.INCONCLUSIVE,

@@ -92,6 +92,12 @@ WORDS = {
         "vLLM forks and imports plugins before it chooses devices; a CUDA context from before breaks its children",
         "Do it in the function that needs it.",
     ),
+    EffectKind.AT_IMPORT: Words(
+        "does more than define things while it is imported: {target}",
+        "what reads the switch and what plugins load is imported in every process: what such an import refuses or does"
+        " meets users who never switch the path on",
+        "Ask or do it in the function that needs it, behind the switch.",
+    ),
     EffectKind.NATIVE_CODE: Words(
         "loads or builds machine code: {target}",
         "what that code does cannot be read here",

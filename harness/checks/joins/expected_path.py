@@ -39,7 +39,10 @@ class WentWrong:
 
 def expected_way(row: LedgerRow, scope: ScopeSection) -> Way | None:
     """Where the scope sends a step; None when the ledger does not say enough about it."""
-    kind = kind_of(row)
+    return _way_of(row, kind_of(row), scope)
+
+
+def _way_of(row: LedgerRow, kind: StepKind | None, scope: ScopeSection) -> Way | None:
     if kind is None:
         return None
     if kind is StepKind.PROMPT_END:
@@ -58,7 +61,8 @@ def expected_way(row: LedgerRow, scope: ScopeSection) -> Way | None:
 
 def find_wrong_way(row: LedgerRow, manifest: Manifest) -> WentWrong | None:
     """The step as a fault; None when it went where the manifest says, or when that cannot be told."""
-    expected, kind = expected_way(row, manifest.scope), kind_of(row)
+    kind = kind_of(row)
+    expected = _way_of(row, kind, manifest.scope)
     if expected is None or kind is None:
         return None
     found = path_of(row, manifest.dispatch.targets)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from harness.checks.joins.missing import missing_ruling
 from harness.checks.joins.ruling import Ruling
 from harness.model.check import CheckContext
 from harness.model.evidence import KernelCompilationEvidence, KernelSourcesEvidence
+from harness.model.finding import Location
 from harness.model.kernel_audit import KernelSource
 from harness.model.words import Outcome, Tier
 
+_LINE = re.compile(r"\bline (\d+)")
 _NAMED = 3
 """Files that a message names; the details name all."""
 
@@ -32,10 +35,17 @@ def undeclared_kernels(context: CheckContext) -> tuple[Ruling, tuple[str, ...]]:
             message=f"{none}, so none was compiled. {_count(record.files)}: {_some(record.files)}.",
             advice="Name entry points that compile them under [kernels]; docs/manifest.md describes these.",
             details=_lines(record.files),
+            location=_place(record.files),
         )
     elif record.unreadable:
-        message = f"{none}, and what {record.unreadable[0]} holds is not known."
-        ruling = Ruling(outcome=Outcome.INCONCLUSIVE, message=message, details=record.unreadable)
+        path, _, problem = record.unreadable[0].partition(": ")
+        ruling = Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message=f"{none}, and whether {path} makes kernels cannot be told: {problem}.",
+            advice="Commit a file that parses.",
+            details=record.unreadable,
+            location=Location(path=path, line=int(line[1]) if (line := _LINE.search(problem)) else 1),
+        )
     else:
         message = f"{none}, and none of {record.num_files} files of the change makes one."
         ruling = Ruling(outcome=Outcome.NOT_APPLICABLE, message=message)
@@ -57,7 +67,10 @@ def unseen_kernels(context: CheckContext) -> tuple[Ruling, tuple[str, ...]] | No
     if not gpus:
         outcome, advice = Outcome.NOT_APPLICABLE, ""
         message = f"{message} But {context.manifest.at(Tier.GPU).scope.why_no_nvidia_gpu}."
-    return Ruling(outcome=outcome, message=message, advice=advice, details=_lines(unseen)), (record.id,)
+    ruling = Ruling(
+        outcome=outcome, message=message, advice=advice, details=_lines(unseen), location=_place(unseen)
+    )
+    return ruling, (record.id,)
 
 
 def _record(context: CheckContext) -> KernelSourcesEvidence | None:
@@ -73,6 +86,11 @@ def _count(files: Sequence[KernelSource]) -> str:
 def _some(files: Sequence[KernelSource]) -> str:
     named = ", ".join(f"{f.path} ({f.form})" for f in files[:_NAMED])
     return named + (f" and {len(files) - _NAMED} more" if len(files) > _NAMED else "")
+
+
+def _place(files: Sequence[KernelSource]) -> Location:
+    """Where the first file makes a kernel; its first line where the file as a whole is one."""
+    return Location(path=files[0].path, line=files[0].lines[0] if files[0].lines else 1)
 
 
 def _lines(files: Sequence[KernelSource]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.model.check import BaseCheck
-from harness.model.finding import Finding, ItemScores, Measurement
+from harness.model.finding import Finding, ItemScores, Location, Measurement
 from harness.model.judgement import worst
 from harness.model.words import Outcome
 
@@ -24,6 +24,7 @@ class Ruling:
     measurements: tuple[Measurement, ...] = ()
     items: tuple[ItemScores, ...] = ()
     details: tuple[str, ...] = ()
+    location: Location | None = None
 
 
 def combine_rulings(rulings: Sequence[Ruling]) -> Ruling:
@@ -37,6 +38,7 @@ def combine_rulings(rulings: Sequence[Ruling]) -> Ruling:
         measurements=tuple(m for r in rulings for m in r.measurements),
         items=tuple(item for r in rulings for item in r.items),
         details=tuple(line for r in ordered for line in r.details),
+        location=next((r.location for r in ordered if r.location is not None), None),
     )
 
 
@@ -54,4 +56,5 @@ def finding_of(check: BaseCheck, subject: str, ruling: Ruling, evidence: Sequenc
         measurements=ruling.measurements,
         items=ruling.items,
         details=details,
+        location=ruling.location,
     )

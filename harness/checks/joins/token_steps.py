@@ -8,11 +8,9 @@ from heapq import merge
 
 from harness.model.evaluation import SuiteItem
 from harness.model.evidence import EvidenceSet, LedgerEvidence, RequestPart, SuiteEvidence, TimingEvidence
-from harness.model.ledger import LedgerRow, Path, Served, parent_of, path_of
+from harness.model.ledger import LedgerRow, Path, Served, path_of, stems_of
 from harness.model.manifest import Manifest, ScopeSection
 from harness.model.words import Arm, Tier
-
-_PREFIXES = ("cmpl-", "chatcmpl-", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,17 +39,20 @@ TokenSteps = Mapping[str, Sequence[TokenStep]]
 
 def step_in_scope(row: LedgerRow, scope: ScopeSection) -> bool:
     """Whether a decode step has no more requests and drafts than the manifest declares."""
-    drafts = max((r.num_scheduled_tokens - 1 for r in row.requests), default=0)
-    return row.num_reqs <= scope.max_batch and (not row.is_pure_decode or drafts <= scope.max_draft_tokens)
+    if row.num_reqs > scope.max_batch:
+        return False
+    return not row.is_pure_decode or all(
+        r.num_scheduled_tokens - 1 <= scope.max_draft_tokens for r in row.requests
+    )
 
 
 def index_parts(ledger: LedgerEvidence, request_ids: Iterable[str]) -> Mapping[str, Sequence[RequestPart]]:
     """What the steps did of the given client requests, in order; of one that the ledger does not know, nothing."""
     found: dict[str, list[Sequence[RequestPart]]] = {request_id: [] for request_id in request_ids}
-    for engine_request_id, parts in ledger.parts.items():
-        client = client_of(engine_request_id, found)
-        if client is not None:
-            found[client].append(parts)
+    for client, choices in found.items():
+        for engine_request_id in ledger.by_stem.get(client, ()):
+            if client_of(engine_request_id, found) == client:
+                choices.append(ledger.parts[engine_request_id])
     return {client: tuple(merge(*choices)) for client, choices in found.items()}
 
 
@@ -73,17 +74,7 @@ def index_token_steps(ledger: LedgerEvidence, manifest: Manifest, request_ids: I
 
 def client_of(engine_request_id: str, known: Mapping[str, object]) -> str | None:
     """The longest known client id that the engine's id stems from (see `harness.model.ledger.belongs_to`)."""
-    best: str | None = None
-    engine_request_id = parent_of(engine_request_id)
-    for prefix in _PREFIXES:
-        if not engine_request_id.startswith(prefix):
-            continue
-        stem = engine_request_id[len(prefix) :]
-        while stem and stem not in known:
-            stem = stem.rpartition("-")[0]
-        if stem and (best is None or len(stem) > len(best)):
-            best = stem
-    return best
+    return max((stem for stem in stems_of(engine_request_id) if stem in known), key=len, default=None)
 
 
 def count_token_steps(steps: TokenSteps, items: Iterable[SuiteItem]) -> Served:

@@ -202,9 +202,12 @@ def watch_cuda_graphs(steps: StepRecorder) -> Iterator[GraphWatch]:
         torch.cuda.memory._snapshot, torch.cuda.current_device(), MAX_ENTRIES, begin_history
     )
     watch = GraphWatch(trace, lambda graph: list(nodes_of(graph.raw_cuda_graph(), driver)))
-    with hook_graphs(torch.cuda.CUDAGraph, watch, steps, _tokens_of_step):
-        plant_graph(watch, steps)
-        yield watch
+    try:
+        with hook_graphs(torch.cuda.CUDAGraph, watch, steps, _tokens_of_step):
+            plant_graph(watch, steps)
+            yield watch
+    finally:
+        steps.follows_graphs = False
 
 
 def begin_history() -> None:

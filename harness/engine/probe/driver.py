@@ -72,6 +72,8 @@ class EngineProbe:
         self._prompts: dict[str, list[int]] = {}
         self._tokens: dict[str, list[int]] = {}
         self._logprobs: dict[str, list[float]] = {}
+        self._answers: list[list[dict[str, Any]]] = []
+        """Of each scenario."""
         self._drafts: ScriptedDrafts | None = None
         self._observer: StepObserver | None = None
         self._pages: PageWatch | None = None
@@ -141,6 +143,9 @@ class EngineProbe:
                 if not scripted:
                     self._drafts.know(self._prompts[request], tokens)
             self._drafts.clear()
+        self._answers.append(
+            [{"request": n, "token_ids": t, "logprobs": self._logprobs[n]} for n, t in self._tokens.items()]
+        )
         given_up = {name for event in scenario.events for name in event.abort}
         requests = [r for event in scenario.events for r in event.add if r.name in given_up]
         # A request that is not aborted ends at its last token and at nothing else.
@@ -260,14 +265,13 @@ class EngineProbe:
             str(Path(__file__).resolve().parents[3]): "{harness}",
             sys.prefix: "{python}",
         }
-        answers = [
-            {"request": n, "token_ids": t, "logprobs": self._logprobs[n]} for n, t in self._tokens.items()
-        ]
+        answers, *repeats = self._answers
         self._records.write(
             "snapshot",
             engine=self._plan.name,
             model="bystander" if "{bystander}" in self._plan.args else "subject",
             answers=answers,
+            repeats=repeats,
             **describe_process(self.runner.vllm_config, self.runner, names, self._graphs),
         )
 
@@ -295,7 +299,7 @@ def run_plan(plan: ProbePlan, records: Records, tracer: Tracer) -> None:
             except REFUSALS as error:
                 if not engine_plan.may_refuse:
                     raise
-                message = f"{type(error).__name__}: {error}"[:2000]
+                message = f"{type(error).__name__}: {error}".replace(plan.model_dir, "{model}")[:2000]
                 records.write(
                     "refusal", engine=engine_plan.name, within_scope=engine_plan.within_scope, message=message
                 )

@@ -134,9 +134,9 @@ class GraphWatch:
         return len(self._kernels)
 
     def captured(self, key: Hashable, graph: Any, num_tokens: int) -> None:
-        """A graph's capture has ended. `key` names it as long as it exists."""
+        """A graph's capture has ended. `key` names it as long as it exists; 0 tokens: for how many is not known."""
         self._hear()
-        name = f"graph {len(self._names)} ({num_tokens} tokens)"
+        name = f"graph {len(self._names)}" + (f" ({num_tokens} tokens)" if num_tokens else "")
         self._names[key] = name
         nodes = self._read_nodes(graph)
         self._kernels[name] = Counter(node.name for node in nodes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import hashlib
 import logging
 import os
 import re
@@ -14,6 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property, partial
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -33,6 +35,8 @@ REGISTRIES = (
     ("vllm.reasoning.abs_reasoning_parsers", "ReasoningParserManager.reasoning_parsers"),
 )
 """vLLM's tables of classes by name (0.32; one that a version lacks is left out)."""
+GENERATED = "torch._inductor.runtime.compile_tasks."
+"""Where PyTorch's compiler keeps the modules that it wrote, each named by a digest of its source."""
 _DIGITS = re.compile(r"\d+")
 _MADE = re.compile(r"<.*>")
 _ADDRESS = re.compile(r"_\d+(?=_c\d+$)")
@@ -75,6 +79,26 @@ def origin_of(thing: Any) -> str:
     return f"{getattr(named, '__module__', '')}:{named.__qualname__}"
 
 
+def name_generated(names: Mapping[str, str]) -> dict[str, str]:
+    """What to write for each module that PyTorch's compiler wrote, by its name and by its file: a digest of its source
+    without folders.
+
+    The source mentions the folder of the compiler's cache, and its own name digests that, too: the same code has
+    another name in every process that has a cache of its own.
+    """
+    found: dict[str, str] = {}
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) if name.startswith(GENERATED) else None
+        if file is None:
+            continue
+        text = Path(file).read_text(encoding="utf-8")
+        for folder, word in ({str(Path(file).parents[1]): "{cache}"} | dict(names)).items():
+            text = text.replace(folder, word)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        found |= {name: f"{GENERATED}{digest}", file: f"{{cache}}/{digest}.py"}
+    return found
+
+
 def collect_replaced(names: Mapping[str, str]) -> dict[str, str]:
     """Functions and classes held by the engine's modules and classes that come neither from it nor from what it is
     built on: where each is held, and the file or module that it comes from.
@@ -82,11 +106,12 @@ def collect_replaced(names: Mapping[str, str]) -> dict[str, str]:
     The tracer's own are among them, which shows that others would be. `names` says what to write for folders of this
     machine; one of them must be that of the installed packages.
     """
+    names = name_generated(names) | dict(names)
     ours = (sys.prefix, sysconfig.get_paths()["stdlib"])
     found = {}
     for module_name, module in sorted(sys.modules.items()):
         if isinstance(module, ModuleType) and module_name.partition(".")[0] in ENGINE_PACKAGES:
-            for holder, owner in _holders(module_name, module):
+            for holder, owner in _holders(module_name, names.get(module_name, module_name), module):
                 for name, value in list(vars(owner).items()):
                     source = _source_of(value)
                     if source and not source.startswith(ours) and not _MADE.fullmatch(source):
@@ -96,11 +121,11 @@ def collect_replaced(names: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _holders(name: str, module: ModuleType) -> Iterator[tuple[str, Any]]:
-    yield name, module
+def _holders(name: str, shown: str, module: ModuleType) -> Iterator[tuple[str, Any]]:
+    yield shown, module
     for key, value in list(vars(module).items()):
         if issubclass(type(value), type) and value.__module__ == name:
-            yield f"{name}:{key}", value
+            yield f"{shown}:{key}", value
 
 
 def _source_of(value: Any) -> str:

@@ -12,7 +12,12 @@ from typing import Any
 import torch
 
 from harness.engine.probe.graph_watch import GraphWatch
-from harness.engine.probe.process_state import collect_interpreter, collect_registries, collect_replaced
+from harness.engine.probe.process_state import (
+    collect_interpreter,
+    collect_registries,
+    collect_replaced,
+    name_generated,
+)
 
 _PYTHON_LINE = re.compile(r"(\.py):\d+")
 _PROCESS_OWN = (
@@ -38,8 +43,9 @@ def describe_process(
         graphs: The watch over its captured graphs; without one their kernels stay unknown, which the check takes as
             open.
     """
+    generated = name_generated(names)
     return {
-        "modules": sorted(sys.modules),
+        "modules": sorted(generated.get(name, name) for name in sys.modules),
         "ops": collect_ops(names),
         "custom_ops": collect_custom_ops(),
         "kv_cache": _describe_cache(vllm_config, runner),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from harness.facts.python_source.names import dotted, resolve_relative
 from harness.facts.python_source.tree import SourceTree
+from harness.facts.python_source.walk import statements, walk
 
 UNKNOWN = "?"
 """Stands for an attribute that is looked up by a computed name."""
@@ -73,7 +74,9 @@ class Meanings:
         if path not in self._bound:
             bound = self._bound[path] = _Bound()
             module = self.tree.parse(path)
-            for node in ast.walk(module) if module is not None else ():
+            # A name is bound inside an expression by the walrus alone.
+            nodes = walk if b":=" in self.tree.files.get(path, b"") else statements
+            for node in nodes(module) if module is not None else ():
                 if isinstance(node, ast.Import | ast.ImportFrom):
                     _import(node, self.tree.package_of(path), bound)
                 elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr) and node.value is not None:

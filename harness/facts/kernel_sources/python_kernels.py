@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from harness.facts.kernel_sources.names import UNKNOWN, Meanings, Name
 from harness.facts.kernel_sources.texts import quoted_form
 from harness.facts.python_source.tree import SourceTree
+from harness.facts.python_source.walk import statements, walk
 
 MAKERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "cutlass": ("CuTe DSL", ("jit", "kernel")),
@@ -44,7 +45,7 @@ class KernelFiles:
 
     def _places(self, path: str) -> Iterator[tuple[int, str]]:
         module = self._meanings.tree.parse(path)
-        nodes = [] if module is None else list(ast.walk(module))
+        nodes = [] if module is None else walk(module)
         documentation = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
         for node in nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -72,7 +73,7 @@ class KernelFiles:
         if (path, name) not in self._wrappers:
             self._wrappers[path, name] = ""  # while a cycle is looked at
             bodies = self._definitions_of(path).get(name.rpartition(".")[2], ())
-            parts = [part for body in bodies for part in ast.walk(body) if isinstance(part, ast.expr)]
+            parts = [part for body in bodies for part in walk(body) if isinstance(part, ast.expr)]
             meant = {meaning for part in parts for meaning in self._meanings.of(path, part)}
             inner = (self._of_wrapper(*n) for n in sorted(meant) if n[0] and n != (path, name))
             self._wrappers[path, name] = self._of_names(meant) or next(filter(None, inner), "")
@@ -83,7 +84,7 @@ class KernelFiles:
         if path not in self._definitions:
             found = self._definitions[path] = {}
             module = self._meanings.tree.parse(path)
-            for node in ast.walk(module) if module is not None else ():
+            for node in statements(module) if module is not None else ():
                 if isinstance(node, ast.FunctionDef | ast.ClassDef):
                     found.setdefault(node.name, []).append(node)
         return self._definitions[path]

@@ -41,6 +41,8 @@ def done_at_import(
     resolver: Resolver, site: Site, call: ast.Call, callee: Values
 ) -> Iterator[tuple[EffectKind, str]]:
     """What a call that an import runs does beyond its caller, and its name."""
+    if is_builtin(callee, "exit", "quit", "input"):
+        yield EffectKind.AT_IMPORT, ast.unparse(call.func)
     if is_builtin(callee, "open") and _opens_to_write(resolver, site, call):
         yield EffectKind.FILES, "open"
     if name := _device(resolver, site, call):

@@ -18,6 +18,7 @@ from harness.facts.python_effects.values import (
     OwnInstance,
     OwnModule,
     Shared,
+    Unknown,
     Value,
     Values,
     paths,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from harness.facts.python_effects.resolve import Resolver
 
 _DICTIONARIES = ("__dict__", "__globals__", "f_globals", "f_locals", "f_builtins")
+_BASES = ("__base__", "__bases__", "__mro__", "__thisclass__")
+"""What leads from an object, whatever it is, to classes that may be others'."""
 _SAME = ("__wrapped__", "__func__")
 
 
@@ -53,6 +56,8 @@ def attribute_of(resolver: Resolver, value: Value, name: str) -> Values:
             return frozenset({value})
         case OwnFunction(module=module) if name == "__globals__":
             return frozenset({OwnModule(module)})
+        case Unknown() if name in _BASES:
+            return frozenset({Shared(f"….{name}")})
     return NOTHING_KNOWN
 
 

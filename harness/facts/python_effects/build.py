@@ -18,6 +18,7 @@ from harness.facts.python_effects.scopes import (
 )
 from harness.facts.python_source.names import resolve_relative
 from harness.facts.python_source.tree import SourceTree
+from harness.facts.python_source.walk import children, walk
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LOOKED_AT = (
@@ -30,6 +31,9 @@ _LOOKED_AT = (
     ast.AsyncFor,
     ast.With,
     ast.AsyncWith,
+    ast.Raise,
+    ast.Assert,
+    ast.Expr,
 )
 
 
@@ -110,7 +114,10 @@ class _Builder:
             is_try = isinstance(statement, (ast.Try, ast.TryStar)) and name != "finalbody"
             finals = statement.finalbody if is_try and isinstance(statement, (ast.Try, ast.TryStar)) else ()
             items = statement.items if isinstance(statement, (ast.With, ast.AsyncWith)) else ()
-            block = Block(parent=site.block, is_loop=is_loop, finals=finals, with_items=items)
+            is_caught = name == "body" and bool(getattr(statement, "handlers", ()))
+            block = Block(
+                parent=site.block, is_loop=is_loop, finals=finals, with_items=items, is_caught=is_caught
+            )
             self._statements(value, site.scope, block)
         elif isinstance(value, list):
             for item in value:
@@ -123,7 +130,7 @@ class _Builder:
         elif isinstance(item, ast.ExceptHandler):
             if item.name:
                 self._bind(item.name, Binding("unknown", site))
-            self._statements(item.body, site.scope, Block(parent=site.block))
+            self._statements(item.body, site.scope, Block(parent=site.block, handles=item))
         elif isinstance(item, ast.withitem):
             self._expression(item.context_expr, site)
         elif isinstance(item, ast.match_case):
@@ -133,7 +140,7 @@ class _Builder:
                 and isinstance(statement, ast.Match)
             ):
                 self._bind(item.pattern.name, Binding("value", site, statement.subject))
-            for part in ast.walk(item.pattern):
+            for part in walk(item.pattern):
                 if name := getattr(part, "name", None) or getattr(part, "rest", None):
                     self._bind(name, Binding("unknown", site))
             self._statements(item.body, site.scope, Block(parent=site.block))
@@ -187,7 +194,7 @@ class _Builder:
                 here = self._comprehension(node, here)
             elif isinstance(node, ast.NamedExpr):
                 self._bind_target(node.target, Binding("value", here, node.value))
-            stack += [(child, here) for child in ast.iter_child_nodes(node)]
+            stack += [(child, here) for child in children(node)]
 
     def _comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, site: Site

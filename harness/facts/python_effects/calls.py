@@ -42,6 +42,7 @@ _TRANSPARENT = frozenset(
 _BUILTINS_THAT_MATTER = _PASSED_THROUGH | {"__import__", "getattr", "globals", "vars", "type"}
 _TAKES_FIRST = re.compile(
     r"^builtins\.|^logging\.getLogger$|^importlib\.import_module$|library\.Library$|^inspect\.(getmodule|unwrap)$"
+    r"|^collections\.ChainMap$"
 )
 _GIVES_BACK = {
     "typing.cast": 1,
@@ -153,7 +154,7 @@ def _called_foreign(resolver: Resolver, value: Imported | Builtin, node: ast.Cal
             return _copied(first) if name in _COPIES else first
         case Imported(name=name) if name.endswith("library.Library") and texts(first):
             return frozenset({Made(f"torch.library.Library({texts(first)[0]})")})
-        case Imported(name="inspect.getmodule") | Imported(name="inspect.unwrap"):
+        case Imported(name="inspect.getmodule" | "inspect.unwrap" | "collections.ChainMap"):
             return first
         case Imported(name=name):
             return _result_of(name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import binascii
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from harness.model.effects import Effect, EffectKind
 
@@ -25,6 +26,11 @@ _MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x28\xb5\x2f\xfd", "a zstd archive"),
     (b"BZh", "a bzip2 archive"),
 )
+_ENCODED = re.compile(rb"(?P<hex>(?:[0-9a-fA-F]{2}){128,})|(?P<base64>[A-Za-z0-9+/]{256,})")
+"""Runs of characters that can stand for bytes; shorter ones hold no program."""
+_MIN_MAGIC = 3
+"""Bytes: a shorter beginning is met by chance."""
+_PTX = re.compile(rb"\A(?:\s|//[^\n]*\n)*\.version\s")
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _CODE_NAMES = re.compile(r".*\.(so(\.\d+)*|pyd|dll|dylib|pyc|pyo|a|o|cubin|fatbin|whl|egg|jar|exe|hsaco|co)$")
 _TORCH_LIBRARY = re.compile(
@@ -46,8 +52,23 @@ def file_effects(path: str, content: bytes) -> Iterator[Effect]:
         yield _of_file(path, EffectKind.BINARY, what or "a file of machine or byte code by its name")
     elif _PICKLE.match(content) and content.rstrip().endswith(b"."):
         yield _of_file(path, EffectKind.DYNAMIC_CODE, "a pickle: loading it runs what it says")
+    elif what := _encoded(content):
+        yield _of_file(path, EffectKind.BINARY, f"{what}, written as text")
+    elif _PTX.match(content):
+        yield _of_file(path, EffectKind.NATIVE_CODE, "PTX, which a compiler wrote", when="call")
     elif name.endswith(_NATIVE):
         yield from native_operators(path, content.decode("utf-8", errors="replace"))
+
+
+def _encoded(content: bytes) -> str:
+    """What a long run of base64 or hexadecimal digits begins with; empty where it is nothing that runs."""
+    for run in _ENCODED.finditer(content):
+        digits = run[0][:64]
+        start = binascii.unhexlify(digits) if run["hex"] else binascii.a2b_base64(digits)
+        for magic, text in _MAGIC:
+            if len(magic) >= _MIN_MAGIC and start.startswith(magic):
+                return text
+    return ""
 
 
 def _is_no_text(content: bytes) -> bool:
@@ -129,5 +150,7 @@ def _entry_points(content: bytes | None) -> Mapping[tuple[str, str], str]:
         return {}
 
 
-def _of_file(path: str, kind: EffectKind, target: str) -> Effect:
-    return Effect(path=path, line=1, end_line=1, kind=kind, target=target, when="import")
+def _of_file(
+    path: str, kind: EffectKind, target: str, *, when: Literal["import", "call"] = "import"
+) -> Effect:
+    return Effect(path=path, line=1, end_line=1, kind=kind, target=target, when=when)

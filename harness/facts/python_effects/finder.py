@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from harness.facts.python_effects.at_import import done_at_import
 from harness.facts.python_effects.guards import is_guarded
+from harness.facts.python_effects.import_conditions import done_for_its_effect, refusal
 from harness.facts.python_effects.operators import EntryReader, is_builtin
 from harness.facts.python_effects.program import Program
 from harness.facts.python_effects.scopes import Site
@@ -19,6 +20,7 @@ from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
     Imported,
     Items,
+    Made,
     OwnClass,
     OwnFunction,
     OwnInstance,
@@ -34,7 +36,18 @@ from harness.facts.python_source.names import dotted
 from harness.model.effects import Effect, EffectKind
 
 _ADDING = frozenset(
-    {"append", "add", "insert", "appendleft", "extend", "update", "setdefault", "__setitem__", "register"}
+    {
+        "append",
+        "add",
+        "insert",
+        "appendleft",
+        "extend",
+        "update",
+        "setdefault",
+        "__setitem__",
+        "__ior__",
+        "register",
+    }
 )
 _REMOVING = frozenset(
     {"pop", "popitem", "clear", "remove", "discard", "__delitem__", "popleft", "sort", "reverse"}
@@ -104,6 +117,13 @@ class EffectFinder(Writes):
                         yield from self._written(place, item.optional_vars, item.context_expr)
             case ast.Call() as call:
                 yield from self._call(place, call)
+            case ast.Raise() | ast.Assert() as statement:
+                if self._when(place) == "import" and (
+                    refused := refusal(self.resolver, place.site, statement)
+                ):
+                    yield self._effect(place, EffectKind.AT_IMPORT, refused[0], is_sure=refused[1])
+            case ast.Expr(value=ast.Call() as call):
+                yield from self._statement_call(place, call)
             case ast.expr() as decorator:
                 yield from self._decorator(place, decorator)
 
@@ -156,6 +176,12 @@ class EffectFinder(Writes):
             yield from self._registrations(place, call, callee)
         if not is_builtin(callee, *_NOT_CALLED) and "typing.cast" not in dotted_names(callee):
             yield from self._passed_on(place, call, callee)
+
+    def _statement_call(self, place: Place, call: ast.Call) -> Iterator[Effect]:
+        """A call of others' code that a module's top makes for nothing but its effect, which no table knows."""
+        name = done_for_its_effect(place.site, self.resolver.evaluate(call.func, place.site))
+        if name and self._when(place) == "import" and not any(self._call(place, call)):
+            yield self._effect(place, EffectKind.AT_IMPORT, name, is_sure=False)
 
     def _known_call(
         self, place: Place, call: ast.Call, kind: EffectKind, name: str, *, is_sure: bool
@@ -242,8 +268,16 @@ class EffectFinder(Writes):
             )
 
     def _setattr(self, place: Place, call: ast.Call, callee: Values) -> Iterator[Effect]:
-        """`setattr` and its relatives: bound, unbound, through `partial` or `operator.setitem`."""
+        """`setattr` and its relatives: bound, unbound, by `partial`, `operator.setitem` or `methodcaller`."""
         arguments = self._unpacked(call.args, place.site)
+        if Made("operator.methodcaller") in callee and arguments and isinstance(call.func, ast.Call):
+            name, *rest = call.func.args or arguments
+            method = texts(self.resolver.evaluate(name, place.site))
+            if set(method) & (_SETTERS | _ADDING | _REMOVING):
+                owner = self.resolver.evaluate(arguments[0], place.site)
+                written = texts(self.resolver.evaluate(rest[0], place.site)) if rest else ()
+                yield from self._attribute(place, owners_of(owner) or owner, written or ("…",))
+            return
         names = {v.name for v in callee if isinstance(v, Imported)}
         if "functools.partial" in names and arguments:
             callee = self.resolver.evaluate(arguments[0], place.site)

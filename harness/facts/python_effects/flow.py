@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from harness.facts.python_effects.scopes import Binding, Module, Scope, Site
+from harness.facts.python_source.walk import children
 
 
 def reaching_bindings(found: list[Binding], site: Site) -> list[Binding]:
@@ -73,4 +74,4 @@ def own_statements(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast
             yield item
             if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
                 continue
-        stack += [c for c in ast.iter_child_nodes(item) if not isinstance(c, ast.expr)]
+        stack += [c for c in children(item) if not isinstance(c, ast.expr)]

@@ -50,6 +50,7 @@ class Resolver:
         self.scopes = {node: scope for m in self.modules for node, scope in m.inner.items()}
         self._known: dict[ast.expr, Values] = {}
         self._open: set[ast.expr] = set()
+        self._asked: set[tuple[Module, str]] = set()
         self._depth = self._steps = self._cuts = 0
         self._instance_writes = index_instance_writes(self.modules)
         self._calls: dict[ast.AST, list[tuple[ast.Call, Site]]] = {}
@@ -116,14 +117,23 @@ class Resolver:
         return union(element_values(self, value, index) for value in values)
 
     def module_attribute(self, module: Module, name: str) -> Values:
-        """A global of one of the judged modules."""
+        """A global of one of the judged modules; nothing is known of one that modules have from each other in a circle."""
+        if (module, name) in self._asked:
+            return NOTHING_KNOWN
+        self._asked.add((module, name))
+        try:
+            return self._module_attribute(module, name)
+        finally:
+            self._asked.discard((module, name))
+
+    def _module_attribute(self, module: Module, name: str) -> Values:
         bindings = module.root.bindings.get(name)
         if bindings:
             return union(self.bound(b) for b in bindings)
         inside = self.owned.get(f"{module.name}.{name}")
         if inside is not None:
             return frozenset({OwnModule(inside)})
-        if module.star_imports and self._depth < _MAX_DEPTH:
+        if module.star_imports:
             return union(self.attribute(self.named(star), name) for star in module.star_imports)
         return NOTHING_KNOWN
 

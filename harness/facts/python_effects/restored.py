@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from harness.facts.python_effects.scopes import Module
 from harness.facts.python_source.names import dotted
 from harness.facts.python_source.off_path.scopes import imported_names
+from harness.facts.python_source.walk import walk
 from harness.model.effects import Effect, EffectKind
 
 _KEEPERS = {"warnings.catch_warnings": "warnings.", "decimal.localcontext": "decimal."}
@@ -46,7 +47,7 @@ class _Finally:
         self.literal = [
             node.lineno
             for part in statement.finalbody
-            for node in ast.walk(part)
+            for node in walk(part)
             if isinstance(node, (ast.Call, ast.Assign)) and _sets_literal(node)
         ]
 
@@ -63,7 +64,7 @@ def _covers(finals: Sequence[_Finally], effect: Effect, other: Effect) -> bool:
 
 def _finally_ranges(tree: ast.Module) -> list[_Finally]:
     found = []
-    for node in ast.walk(tree):
+    for node in walk(tree):
         for name in ("body", "orelse", "finalbody"):
             statements = getattr(node, name, None)
             if not isinstance(statements, list):
@@ -92,7 +93,7 @@ def _is_pop(node: ast.Call) -> bool:
 def _kept_ranges(module: Module) -> Iterator[tuple[range, str]]:
     """Lines inside a context that puts settings back, and how the settings' names begin."""
     imported = dict(imported_names(module.tree, module.package))
-    for node in ast.walk(module.tree):
+    for node in walk(module.tree):
         for item in node.items if isinstance(node, ast.With | ast.AsyncWith) else ():
             called = item.context_expr.func if isinstance(item.context_expr, ast.Call) else None
             first, _, rest = ((dotted(called) if called is not None else "") or "").partition(".")
@@ -105,7 +106,7 @@ def _context_calls(tree: ast.Module) -> set[tuple[int, int]]:
     """Lines of the calls that a `with` enters."""
     return {
         (item.context_expr.lineno, item.context_expr.end_lineno or item.context_expr.lineno)
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, (ast.With, ast.AsyncWith))
         for item in node.items
         if isinstance(item.context_expr, ast.Call)

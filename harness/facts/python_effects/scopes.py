@@ -24,6 +24,10 @@ class Block:
     finals: Sequence[ast.stmt] = ()
     """Statements of the `finally` that belongs to the `try` around it."""
     with_items: Sequence[ast.withitem] = ()
+    handles: ast.ExceptHandler | None = None
+    """The handler whose body it is."""
+    is_caught: bool = False
+    """Whether it is the body of a `try` that has handlers."""
     statements: Sequence[ast.stmt] = ()
 
     def chain(self) -> Iterator[Block]:

@@ -159,8 +159,9 @@ _DEVICE = (
     *_names("multiprocessing", "pool.ThreadPool dummy.Pool dummy.Process"),
     "concurrent.futures.ThreadPoolExecutor",
 )
-AT_IMPORT_ONLY = frozenset({EffectKind.FILES, EffectKind.DEVICE})
-"""What matters only while a module is imported: anybody may write a file or use the GPU when called."""
+_AT_IMPORT = ("sys.exit", "time.sleep", "signal.pause", "select.select", "select.poll")
+AT_IMPORT_ONLY = frozenset({EffectKind.FILES, EffectKind.DEVICE, EffectKind.AT_IMPORT})
+"""What matters only while a module is imported: anybody may write a file, use the GPU or wait when called."""
 
 _EXACT = {
     name: kind
@@ -175,6 +176,7 @@ _EXACT = {
         (EffectKind.ENVIRONMENT, _ENVIRONMENT),
         (EffectKind.FILES, _FILES),
         (EffectKind.DEVICE, _DEVICE),
+        (EffectKind.AT_IMPORT, _AT_IMPORT),
     )
     for name in names
 }

@@ -13,6 +13,7 @@ from harness.facts.python_source.off_path.bases import TORCH_MODULE_NAMES
 from harness.facts.python_source.off_path.scopes import FunctionNode, Key, Scopes
 from harness.facts.python_source.off_path.switch import CONFIG_NAME, SwitchOff
 from harness.facts.python_source.tree import SourceTree
+from harness.facts.python_source.walk import walk
 from harness.facts.python_source.words import Outside, names_in, outside_of, words_in
 
 Spans = Mapping[str, Sequence[Span]]
@@ -95,7 +96,7 @@ class Sides:
     def _used_where_made(self) -> Iterator[str]:
         """Attributes set, and functions both defined and called, in an edited file of either tree."""
         trees = [tree.parse(path) for tree in (self.base, self.head) for path in self.spans]
-        for nodes in [list(ast.walk(tree)) for tree in trees if tree is not None]:
+        for nodes in [walk(tree) for tree in trees if tree is not None]:
             yield from (
                 n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
             )
@@ -136,22 +137,17 @@ class Sides:
     def is_looked_up(self, name: str) -> bool:
         """Whether shared code asks objects for an attribute of that name, by `hasattr` or `getattr`."""
         asked = re.compile(rb"(?:has|get)attr\(\s*[\w.()]+,\s*[\"']" + re.escape(name.encode()) + rb"[\"']")
-        inside = self._is_inside(is_head=True)
-        return any(
-            name.encode() in content and not inside(path) and asked.search(content)
-            for path, content in self.head.files.items()
-        )
+        return any(asked.search(self.head.files[path]) for path in self._outside_of(True).holding(name))
 
     def _neutral_functions(self, way: SwitchOff) -> frozenset[Key]:
         """Functions that are the same before and after and use no name that the switch can reach."""
         if self._neutral is None:
             base, head = self.scopes(is_head=False), self.scopes(is_head=True)
             special = {CONFIG_NAME, way.name, way.key, *_BY_NAME} | self._imported_from_subject()
-            same, texts = [], {}
+            same = []
             for key, function in head.functions.items():
-                texts[key] = ast.dump(function.node)
                 before = base.functions.get(key)
-                if before is not None and ast.dump(before.node) == texts[key]:
+                if before is not None and ast.dump(before.node) == ast.dump(function.node):
                     same.append(key)
                 else:
                     special.add(function.node.name)
@@ -161,13 +157,14 @@ class Sides:
         return self._neutral
 
     def _uses(self, node: FunctionNode, special: set[str]) -> bool:
-        local = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        local |= {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
-        names = {name for inner in ast.walk(node) for name in names_in(inner)}
+        nodes = walk(node)
+        names = {name for inner in nodes for name in names_in(inner)}
         if names & special:
             return True
-        own = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & local
-        attributes = {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}
+        local = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        local |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+        own = {n.id for n in nodes if isinstance(n, ast.Name)} & local
+        attributes = {n.attr for n in nodes if isinstance(n, ast.Attribute)}
         return any(self.is_closed(name, is_head=True) for name in names - (own - attributes))
 
     def _imported_from_subject(self) -> set[str]:
@@ -183,7 +180,11 @@ class Sides:
     def _outside_of(self, is_head: bool) -> Outside:
         if self._outside is None:
             self._outside = outside_of(
-                self.base, self.head, self._is_inside(is_head=False), self._is_inside(is_head=True)
+                self.base,
+                self.head,
+                self._is_inside(is_head=False),
+                self._is_inside(is_head=True),
+                self.candidates,
             )
         return self._outside[is_head]
 

@@ -14,6 +14,7 @@ from harness.facts.python_source.off_path.comparison import Comparison, Differen
 from harness.facts.python_source.off_path.new_code import NewCode
 from harness.facts.python_source.off_path.signatures import Options, new_options
 from harness.facts.python_source.off_path.switch import SwitchOff
+from harness.facts.python_source.walk import walk
 from harness.facts.python_source.words import words_of
 from harness.model.reach import GuardState, HookedFile, Hunk
 
@@ -227,7 +228,7 @@ def _lines_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> range:
 
 def _top_imports(module: ast.Module | None) -> frozenset[str]:
     names: set[str] = set()
-    for node in ast.walk(module) if module is not None else ():
+    for node in walk(module) if module is not None else ():
         if isinstance(node, ast.Import):
             names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -238,7 +239,7 @@ def _top_imports(module: ast.Module | None) -> frozenset[str]:
 def _names_of(module: ast.Module | None) -> frozenset[str]:
     """Every variable of a file, parameters and what it imports or defines included."""
     names: set[str] = set()
-    for node in ast.walk(module) if module is not None else ():
+    for node in walk(module) if module is not None else ():
         match node:
             case ast.Name(id=name) | ast.arg(arg=name):
                 names.add(name)

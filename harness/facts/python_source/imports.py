@@ -10,6 +10,7 @@ from functools import cached_property
 
 from harness.facts.python_source.names import dotted, resolve_relative
 from harness.facts.python_source.spelling import spelt_text, string_constants
+from harness.facts.python_source.walk import statements, walk
 from harness.model.reach import ImportForm
 
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[\w.]+)?")
@@ -123,7 +124,7 @@ class _Finder:
     def _expressions(self, nodes: list[ast.AST] | list[ast.expr], condition: str) -> None:
         """Imports by name inside expressions."""
         for node in nodes:
-            for inner in ast.walk(node):
+            for inner in walk(node):
                 if isinstance(inner, ast.Call):
                     self._call(inner, condition)
                 elif isinstance(inner, ast.Subscript) and dotted(inner.value) in _LOADED:
@@ -188,7 +189,7 @@ def type_checking_names(tree: ast.Module) -> frozenset[str]:
     """What a file calls `typing.TYPE_CHECKING`: names that it imports as that, and binds to nothing else."""
     names: set[str] = set()
     others: set[str] = set()
-    for node in ast.walk(tree):
+    for node in statements(tree):
         match node:
             case ast.ImportFrom(module=module, names=imported, level=0) if module in _TYPING:
                 names |= {a.asname or a.name for a in imported if a.name == "TYPE_CHECKING"}
@@ -197,8 +198,10 @@ def type_checking_names(tree: ast.Module) -> frozenset[str]:
                 is_plain = isinstance(node, ast.Import)
                 names |= {f"{name}.TYPE_CHECKING" for name in from_typing if is_plain}
                 others |= {a.asname or a.name for a in imported if not (is_plain and a.name in _TYPING)}
+    for part in walk(tree) if names else ():
+        match part:
             case ast.Name(id=name, ctx=ast.Store()):
                 others.add(name)
             case ast.Attribute(attr="TYPE_CHECKING", ctx=ast.Store()):
-                others.add(dotted(node) or "")
+                others.add(dotted(part) or "")
     return frozenset(n for n in names if n not in others and n.partition(".")[0] not in others)

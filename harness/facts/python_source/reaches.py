@@ -12,6 +12,7 @@ from harness.facts.python_source.may_import import MayImport
 from harness.facts.python_source.names import dotted, is_below
 from harness.facts.python_source.spelling import spelt_text, string_constants
 from harness.facts.python_source.tree import SourceTree
+from harness.facts.python_source.walk import walk
 from harness.model.reach import ImportForm, InwardImport, OwnImport
 
 _WORD = re.compile(r"\w+")
@@ -159,10 +160,10 @@ class Reaches:
             if found.form not in (ImportForm.NAMED, ImportForm.DYNAMIC) and not self._is_subject(found)
         }
         inner: set[ast.AST] = set()
-        for node in ast.walk(parsed) if parsed is not None and packages else ():
+        for node in walk(parsed) if parsed is not None and packages else ():
             if not isinstance(node, ast.Attribute) or node in inner:
                 continue
-            inner |= {part for part in ast.walk(node.value) if isinstance(part, ast.Attribute)}
+            inner |= {part for part in walk(node.value) if isinstance(part, ast.Attribute)}
             first, _, rest = (dotted(node) or "").partition(".")
             if first not in packages:
                 continue
@@ -179,9 +180,9 @@ class Reaches:
         may_import = MayImport(exporters, paths)
         names = [name.rpartition(".")[2].encode() for name in exported]
         for path, content in sorted(self.tree.files.items()):
-            if path in self.owned_paths or self.ignored(path) or not any(name in content for name in names):
+            if not may_import(path, content) or not any(name in content for name in names):
                 continue
-            for found in self.imports(path) if may_import(path, content) else ():
+            for found in () if path in self.owned_paths or self.ignored(path) else self.imports(path):
                 if found.target in exported and found.form is not ImportForm.NAMED:
                     yield path, found, found.module
 
@@ -189,7 +190,7 @@ class Reaches:
         parsed = self.tree.parse(path)
         constants = string_constants(parsed) if parsed is not None else {}
         seen: set[tuple[int, str]] = set()
-        for node in ast.walk(parsed) if parsed is not None and aliases else ():
+        for node in walk(parsed) if parsed is not None and aliases else ():
             match node:
                 case ast.Attribute(value=owner, attr=attribute):
                     spelt: str | None = attribute

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from harness.facts.python_source.tree import SourceTree
+from harness.facts.python_source.walk import walk
 
 _LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_"
 _SPACES = bytes(c if c in _LETTERS or c >= 0x80 else 0x20 for c in range(256))
@@ -32,8 +33,10 @@ class Outside:
 
     tree: SourceTree
     is_inside: Callable[[str], bool]
-    words: set[bytes]
-    """Words of the files outside."""
+    indexed: frozenset[str]
+    """Names whose files are known beforehand."""
+    files: Mapping[bytes, Sequence[str]]
+    """By such a name the files outside that hold it as a word, in the tree's order."""
     _used: dict[str, str] = field(default_factory=dict)
 
     def user(self, name: str) -> str:
@@ -41,19 +44,25 @@ class Outside:
 
         A folder or module of that name which is only imported from is no use of the name.
         """
-        if name.encode() not in self.words:
-            return ""
         if name not in self._used:
             self._used[name] = self._find(name)
         return self._used[name]
 
+    def holding(self, name: str) -> Iterable[str]:
+        """The files outside that hold a name as a word, in strings and comments too, in the tree's order."""
+        if name in self.indexed:
+            return self.files.get(name.encode(), ())
+        wanted = name.encode()
+        files = self.tree.files.items()
+        spelling = (path for path, content in files if wanted in content and wanted in words_of(content))
+        return (path for path in spelling if not self.is_inside(path))
+
     def _find(self, name: str) -> str:
         wanted = name.encode()
         doubtful = []
-        for path, content in self.tree.files.items():
+        for path in self.holding(name):
+            content = self.tree.files[path]
             position = content.find(wanted)
-            if position < 0 or self.is_inside(path):
-                continue
             while position >= 0:
                 if _is_plain_use(content, position, len(wanted)):
                     line = content.count(b"\n", 0, position) + 1
@@ -68,7 +77,7 @@ class Outside:
         parsed = self.tree.parse(path)
         if parsed is None:
             return f"{path}:1"
-        used = (node for node in ast.walk(parsed) if name in names_in(node))
+        used = (node for node in walk(parsed) if name in names_in(node))
         return next((f"{path}:{getattr(node, 'lineno', 1)}" for node in used), "")
 
 
@@ -95,22 +104,23 @@ def outside_of(
     head: SourceTree,
     inside_base: Callable[[str], bool],
     inside_head: Callable[[str], bool],
+    names: frozenset[str],
 ) -> tuple[Outside, Outside]:
-    """What both trees use outside some files; files that they have in common are read once."""
-    old: set[bytes] = set()
-    new: set[bytes] = set()
-    for path, content in head.files.items():
-        if inside_head(path):
-            continue
-        words = words_of(content)
-        new |= words
-        if base.files.get(path) == content and not inside_base(path):
-            old |= words
-    for path, content in base.files.items():
-        shared = head.files.get(path) == content and not inside_head(path)
-        if not shared and not inside_base(path):
-            old |= words_of(content)
-    return Outside(base, inside_base, old), Outside(head, inside_head, new)
+    """Where both trees use names outside some files; files that they have in common are read once."""
+    wanted = {name.encode() for name in names}
+    read: dict[bytes, set[bytes]] = {}
+    sides = []
+    for tree, is_inside in ((base, inside_base), (head, inside_head)):
+        files: dict[bytes, list[str]] = {}
+        for path, content in tree.files.items():
+            if is_inside(path):
+                continue
+            if content not in read:
+                read[content] = wanted.intersection(content.translate(_SPACES).split())
+            for word in read[content]:
+                files.setdefault(word, []).append(path)
+        sides.append(Outside(tree, is_inside, names, files))
+    return sides[0], sides[1]
 
 
 def names_in(node: ast.AST) -> tuple[str, ...]:

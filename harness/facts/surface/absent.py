@@ -9,6 +9,7 @@ from typing import Literal
 from harness.facts.python_effects.resolve import Resolver
 from harness.facts.python_effects.scopes import Block, Module, Site
 from harness.facts.python_effects.values import texts
+from harness.facts.python_source.walk import children, walk
 from harness.facts.surface.places import readings, text_at
 from harness.facts.surface.run import Run
 from harness.facts.surface.without_key import Known, Raises, Result, WithoutKey
@@ -209,7 +210,7 @@ def _is_called(node: ast.expr, name: str) -> bool:
 
 
 def _parents(tree: ast.Module) -> dict[ast.AST, ast.AST]:
-    return {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    return {child: node for node in walk(tree) for child in children(node)}
 
 
 def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.AST]:

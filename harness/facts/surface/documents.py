@@ -29,8 +29,9 @@ def document_uses(
     Args:
         files: documents by path.
         names: settings of the code, of which any mention counts.
-        commands: words that make a line one of the subject's command lines, where flags are looked at.
+        commands: programs and packages; flags are looked at where a command line starts one of them.
     """
+    command = _command(commands)
     words = {
         name.rpartition(".")[2] if kind is SettingKind.FIELD else name: (kind, name) for kind, name in names
     }
@@ -39,17 +40,28 @@ def document_uses(
     )
     for path, content in files.items():
         text = content.decode("utf-8", errors="replace")
+        heading = ""
+        is_continued = False
         for number, line in enumerate(text.split("\n"), 1):
-            named = _IN_CODE.finditer(line) if _ABOUT_VARIABLES.search(line) else ()
+            heading = (heading or line) if line.lstrip().startswith("|") else ""
+            named = _IN_CODE.finditer(line) if _ABOUT_VARIABLES.search(line + heading) else ()
             for match in (*_ASSIGNED.finditer(line), *named):
                 yield _use(path, number, line, SettingKind.ENVIRONMENT, match[1], "documents")
-            if any(command in line for command in commands):
-                for match in _FLAG.finditer(line):
-                    yield _use(path, number, line, SettingKind.FLAG, match[1], "documents")
+            given = [line] if is_continued else [c["rest"] for c in command.finditer(line)]
+            for match in (found for part in given for found in _FLAG.finditer(part)):
+                yield _use(path, number, line, SettingKind.FLAG, match[1], "documents")
+            is_continued = bool(given) and line.rstrip().endswith("\\")
             for match in known.finditer(line) if known else ():
                 kind, name = words[match[0]]
                 yield _use(path, number, line, kind, name, "mentions")
         yield from _config_keys(path, text)
+
+
+def _command(names: Collection[str]) -> re.Pattern[str]:
+    """Where a line starts one of the programs, or a module of one of the packages, and what it is given."""
+    known = "|".join(map(re.escape, sorted(names))) or "(?!)"
+    before = r"(?:^[\s>$]*|[`;&|$]\s*|-m\s+|\w=\S*\s+)"
+    return re.compile(rf"{before}(?:{known})(?:\.[\w.]+)?\s(?P<rest>[^`]*)")
 
 
 def _config_keys(path: str, text: str) -> Iterator[SettingUse]:

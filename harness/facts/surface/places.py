@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from harness.facts.python_effects.scopes import Module, Site
+from harness.facts.python_source.walk import children
 
 _MAX_TEXT = 160
 
@@ -23,7 +24,7 @@ def readings(module: Module) -> list[tuple[ast.expr, Site]]:
 def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
     stack: list[ast.AST] = [statement]
     while stack:
-        for child in ast.iter_child_nodes(stack.pop()):
+        for child in children(stack.pop()):
             if not isinstance(child, ast.stmt):
                 stack.append(child)
                 if isinstance(child, (ast.Call, ast.Attribute, ast.Subscript, ast.Compare)):

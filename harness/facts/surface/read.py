@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from harness.facts.python_effects.program import Program
+from harness.facts.python_source.off_path.switch import identifier_of
 from harness.facts.surface.absent import SwitchReader
 from harness.facts.surface.documents import document_uses
 from harness.facts.surface.settings import SettingReader, attribute_reads
 from harness.model.manifest import SwitchSection
 from harness.model.surface import SettingKind, SettingUse, SwitchRead
+
+_OF_OTHERS_TOO = (SettingKind.ENVIRONMENT, SettingKind.FLAG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +69,48 @@ def read_surface(files: SurfaceFiles, switch: SwitchSection, *, commands: Collec
                 ),
             ]
         ),
-        switch=SwitchReader(files.code.resolver, key=switch.key, on=switch.on, off=switch.off).reads(),
+        switch=_switch_reads(files.code, code, switch),
         fields_read=tuple(sorted(f for f in fields if f.rpartition(".")[2] in attributes)),
         fields_are_read_whole=reads_whole,
     )
+
+
+def looked_up(surface: Surface) -> set[str]:
+    """The names that may be others' settings as well: a flag `--no-x` also as `--x`."""
+    told = [u for u in surface.documents if u.role == "documents"]
+    keys = [u for u in (*told, *surface.tests) if u.kind is SettingKind.CONFIG_KEY]
+    uses = [u for u in (*surface.code, *surface.tests, *surface.documents) if u.kind in _OF_OTHERS_TOO]
+    return {name for u in (*uses, *keys) for name in (u.name, u.name.replace("--no-", "--", 1))}
+
+
+def _switch_reads(code: Program, uses: Iterable[SettingUse], switch: SwitchSection) -> tuple[SwitchRead, ...]:
+    """Where the switch is read; of a flag also where it is declared."""
+    if switch.kind != "flag":
+        return SwitchReader(code.resolver, key=switch.key, on=switch.on, off=switch.off).reads()
+    name = identifier_of(switch.key)
+    declared = [
+        SwitchRead(
+            path=use.path,
+            line=use.line,
+            text=use.text,
+            when_absent=_when_not_given(use.default, switch),
+            value=use.default or "None",
+        )
+        for use in uses
+        if use.kind is SettingKind.FLAG and use.role == "declares" and identifier_of(use.name) == name
+    ]
+    return (*SwitchReader(code.resolver, key=name, on=switch.on, off=switch.off).reads(), *declared)
+
+
+def _when_not_given(default: str | None, switch: SwitchSection) -> Literal["off", "on", "unknown"]:
+    """What a flag's default means; None is what argparse gives where none is said."""
+    try:
+        value = None if default is None else ast.literal_eval(default)
+    except (ValueError, SyntaxError):
+        return "unknown"
+    if str(value).lower() == switch.off.lower() or not value:
+        return "off"
+    return "on" if str(value).lower() == switch.on.lower() else "unknown"
 
 
 def _ordered(uses: Iterable[SettingUse]) -> tuple[SettingUse, ...]:

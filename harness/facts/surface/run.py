@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from harness.facts.python_effects.scopes import Module, Site
+from harness.facts.python_source.walk import children, walk
 from harness.facts.surface.without_key import Known, Raises, Result, WithoutKey
 
 
@@ -47,7 +48,7 @@ class Run:
                 return self._try(statement)
             case ast.For(body=body) | ast.While(body=body) | ast.With(body=body):
                 return self.block(body) and isinstance(statement, ast.With)
-        values = [self._value(n, site) for n in ast.iter_child_nodes(statement) if isinstance(n, ast.expr)]
+        values = [self._value(n, site) for n in children(statement) if isinstance(n, ast.expr)]
         return any(isinstance(value, Raises) for value in values) and self._raise()
 
     def _raise(self) -> bool:
@@ -91,12 +92,12 @@ class Run:
                 *self._reached(node.test, site),
                 *(n for way in ways for n in self._reached(way, site)),
             ]
-        children = [c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
-        return [node, *(n for child in children for n in self._reached(child, site))]
+        parts = [c for c in children(node) if isinstance(c, ast.expr)]
+        return [node, *(n for part in parts for n in self._reached(part, site))]
 
 
 def _catches_key_error(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True
-    names = {getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(handler.type)}
+    names = {getattr(n, "id", getattr(n, "attr", "")) for n in walk(handler.type)}
     return bool(names & {"KeyError", "LookupError", "Exception", "BaseException"})

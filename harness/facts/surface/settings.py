@@ -19,6 +19,8 @@ _READERS = frozenset({"os.getenv", "os.environ.get", "os.environ.pop", "os.envir
 _SETTERS = frozenset({"os.putenv", "os.environ.setdefault", "os.environ.__setitem__"})
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _CONFIG_CLASS = re.compile(r"\w*(Config|Settings|Options)")
+_BY_ACTION = {"store_true": "False", "store_false": "True"}
+"""What a flag gives that is not given, by its action."""
 _DUMPERS = frozenset(
     {"fields", "asdict", "astuple", "vars", "model_dump", "model_dump_json", "dict", "replace"}
 )
@@ -69,7 +71,7 @@ class SettingReader:
             for name in first:
                 yield _use(module, node, SettingKind.ENVIRONMENT, name, "reads", default=default)
         elif callee & _SETTERS or _is_method(node, "setenv"):
-            for name in first:
+            for name in first or self._parametrized(node, site):
                 yield _use(module, node, SettingKind.ENVIRONMENT, name, "sets")
         elif _is_method(node, "get", "pop") and isinstance(node.func, ast.Attribute):
             if self.is_additional_config(node.func.value, site):
@@ -83,13 +85,31 @@ class SettingReader:
                 for key, name in self._keys(given.value, site):
                     yield _use(module, key, SettingKind.CONFIG_KEY, name, "sets")
 
+    def _parametrized(self, node: ast.Call, site: Site) -> list[str]:
+        """The names that `pytest.mark.parametrize` gives the parameter that a call's first argument is."""
+        parameter = node.args[0].id if node.args and isinstance(node.args[0], ast.Name) else ""
+        found: list[str] = []
+        for decorator in getattr(site.scope.node, "decorator_list", ()):
+            match decorator:
+                case ast.Call(func=ast.Attribute(attr="parametrize"), args=[names, rows, *_]) if parameter:
+                    given = [
+                        n.strip()
+                        for text in texts(self.resolver.evaluate(names, site))
+                        for n in text.split(",")
+                    ]
+                    place = given.index(parameter) if parameter in given else None
+                    if place is not None:
+                        each = self.resolver.elements(self.resolver.evaluate(rows, site))
+                        found += texts(each if len(given) == 1 else self.resolver.elements(each, place))
+        return found
+
     def _flag(self, module: Module, node: ast.Call, site: Site) -> Iterator[SettingUse]:
         names = [n for a in node.args for n in texts(self.resolver.evaluate(a, site)) if n.startswith("--")]
         given = {k.arg: k.value for k in node.keywords if k.arg}
         default = ast.unparse(given["default"]) if "default" in given else None
         action = texts(self.resolver.evaluate(given["action"], site)) if "action" in given else ()
-        if default is None and "store_true" in action:
-            default = "False"
+        if default is None:
+            default = next((value for name, value in _BY_ACTION.items() if name in action), None)
         for name in names:
             flag = name.partition("/")[0]
             yield _use(module, node, SettingKind.FLAG, flag, "declares", default=default)
@@ -106,9 +126,32 @@ class SettingReader:
         if any(name.endswith("patch.dict") for name in callee) and len(node.args) > 1:
             dictionaries += node.args[1:2]
         for dictionary in dictionaries:
-            for key, name in self._keys(dictionary, site):
+            for key, name in (*self._keys(dictionary, site), *self._added(module, dictionary, site)):
                 if _VARIABLE.fullmatch(name):
                     yield _use(module, key, SettingKind.ENVIRONMENT, name, "sets")
+
+    def _added(self, module: Module, dictionary: ast.expr, site: Site) -> Iterator[tuple[ast.expr, str]]:
+        """Keys that the function puts into a dictionary: by `env[KEY] = ...`, `update` or `setdefault`."""
+        if not isinstance(dictionary, ast.Name):
+            return
+        for node, place in module.visits:
+            if place.scope is not site.scope:
+                continue
+            match node:
+                case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name), slice=key)]) if (
+                    name == dictionary.id
+                ):
+                    yield from ((key, text) for text in texts(self.resolver.evaluate(key, place)))
+                case ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=name), attr="setdefault"), args=[key, *_]
+                ) if name == dictionary.id:
+                    yield from ((key, text) for text in texts(self.resolver.evaluate(key, place)))
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="update")) if (
+                    name == dictionary.id
+                ):
+                    yield from ((k.value, k.arg) for k in node.keywords if k.arg)
+                    for given in node.args:
+                        yield from self._keys(given, place)
 
     def _keys(self, dictionary: ast.expr, site: Site) -> Iterator[tuple[ast.expr, str]]:
         """Where a key of a dictionary stands, and its text: of displays, of `dict(..., KEY=...)` and of `a | {...}`."""

@@ -25,6 +25,8 @@ CONSUME_ROLES = {
     "8": "scratch",
 }
 REDUCE_ROLES = {"0": "mailbox:sys:rearmed", "1": "static", "*1": "mailbox:sys:rearmed", "2": "scratch"}
+PUBLISH_ROWS_ROLES = {"0": "activation", "1": "activation", "2": "static", "*2": "mailbox:sys:rearmed"}
+TAKE_ROWS_ROLES = {"0": "mailbox:sys:rearmed", "1": "scratch", "2": "output", "3": "output"}
 
 
 def _build_publish(
@@ -73,12 +75,45 @@ def _build_reduce(num_ranks: int, max_rows: int) -> Any:
     return cute.compile(kernel, *addresses, *[Int32(1)] * 3, fake_stream())
 
 
-@cache
+def _build_publish_rows(num_ranks: int, to_owners: bool) -> Any:
+    import cutlass.cute as cute
+    import torch
+    from cutlass import Int32
+
+    from specialized_path.kernels.common.host import fake_pointer, fake_stream
+    from specialized_path.kernels.exchange.rows import PublishRowsKernel
+
+    kernel = PublishRowsKernel(num_ranks=num_ranks, to_owners=to_owners)
+    addresses = [fake_pointer(t) for t in (torch.float32, torch.bfloat16, torch.int64)]
+    return cute.compile(kernel, *addresses, *[Int32(1)] * 4, fake_stream())
+
+
+def _build_take_rows(num_ranks: int, max_rows: int, adds: bool) -> Any:
+    import cutlass.cute as cute
+    import torch
+    from cutlass import Int32, Int64
+
+    from specialized_path.kernels.common.host import fake_pointer, fake_stream
+    from specialized_path.kernels.exchange.rows import TakeRowsKernel
+
+    kernel = TakeRowsKernel(num_ranks=num_ranks, max_rows=max_rows, adds=adds)
+    types = (torch.bfloat16, torch.int32, torch.float32, torch.bfloat16)
+    addresses = [fake_pointer(t) for t in types]
+    numbers = [*[Int32(1)] * 2, *[Int64(0)] * 4, *[Int32(1)] * 3]
+    return cute.compile(kernel, *addresses, *numbers, fake_stream())
+
+
 def publish_variant(num_inputs: int, batch: int, num_ranks: int, is_two_shot: bool) -> KernelVariant:
     """The output projection from `num_inputs` columns, cut as fitted for memory, that publishes among the ranks.
 
-    Raises ValueError where there is no such projection.
+    Batches of one cut have one variant. Raises ValueError where there is no such projection.
     """
+    largest = find_variant(HIDDEN, num_inputs, batch).kernel.batches[1]
+    return _publish_variant(num_inputs, largest, num_ranks, is_two_shot)
+
+
+@cache
+def _publish_variant(num_inputs: int, batch: int, num_ranks: int, is_two_shot: bool) -> KernelVariant:
     projection = find_variant(HIDDEN, num_inputs, batch)
     shape, (low, high) = projection.shape, projection.kernel.batches
     shots = "two-shot" if is_two_shot else "one-shot"
@@ -127,6 +162,34 @@ def reduce_variant(num_ranks: int, max_rows: int = MAX_BATCH) -> KernelVariant:
     )
 
 
+@cache
+def publish_rows_variant(num_ranks: int, to_owners: bool) -> KernelVariant:
+    """Rows of one rank into all boxes, or each rank's part of them into its own."""
+    return KernelVariant(
+        name=f"exchange rows publish to={'owners' if to_owners else 'all'} ranks={num_ranks}",
+        operator="OC-11, OC-14, OC-15, OC-17, OC-19",
+        family="exchange",
+        rank_shape=f"tp{num_ranks}",
+        batches=(1, MAX_BATCH),
+        roles=PUBLISH_ROWS_ROLES,
+        build=partial(_build_publish_rows, num_ranks, to_owners),
+    )
+
+
+@cache
+def take_rows_variant(num_ranks: int, adds: bool, max_rows: int = MAX_BATCH) -> KernelVariant:
+    """All ranks' rows out of a box, one after the other or added."""
+    return KernelVariant(
+        name=f"exchange rows {'sum' if adds else 'gather'} ranks={num_ranks} rows={max_rows}",
+        operator="OC-17, OC-19" if adds else "OC-11, OC-14, OC-15, OC-19",
+        family="exchange",
+        rank_shape=f"tp{num_ranks}",
+        batches=(1, max_rows),
+        roles=TAKE_ROWS_ROLES,
+        build=partial(_build_take_rows, num_ranks, max_rows, adds),
+    )
+
+
 def variants() -> tuple[KernelVariant, ...]:
     """All variants of the two deployments."""
     updates: tuple[Update, ...] = ("add", "replace")
@@ -140,6 +203,8 @@ def variants() -> tuple[KernelVariant, ...]:
                 for projection in shape_variants(f"{rank_shape} o_proj")
             ),
             reduce_variant(ranks),
+            *(publish_rows_variant(ranks, to_owners) for to_owners in (False, True)),
+            *(take_rows_variant(ranks, adds) for adds in (False, True)),
             *(
                 consume_variant(ranks, blocks, update, is_two_shot)
                 for is_two_shot in (False, True)

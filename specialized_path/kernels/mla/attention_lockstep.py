@@ -7,6 +7,7 @@ from typing import Any
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
+from specialized_path.kernels.common import device
 from specialized_path.kernels.mla import ops
 from specialized_path.kernels.mla.attention_parts import (
     K_STEPS,
@@ -161,6 +162,7 @@ class LockstepCore(AttentionParts):
                             rows, dcp,
                         )  # fmt: skip
             if tile > 0:
+                device.release_reads()
                 cute.arch.sync_warp()
                 if lane == 0:
                     ops.mbarrier_arrive(empty + 8 * behind)

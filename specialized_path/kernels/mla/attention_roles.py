@@ -7,6 +7,7 @@ from typing import Any
 import cutlass
 from cutlass import Float32, Int32, Int64, cute
 
+from specialized_path.kernels.common import device
 from specialized_path.kernels.mla import ops
 from specialized_path.kernels.mla.attention_parts import KV_RANK, QUARTERS, AttentionParts, Rows
 from specialized_path.kernels.mla.split_device import ceil_div, local_len
@@ -141,6 +142,7 @@ class RolesCore(AttentionParts):
             ops.mbarrier_wait(full + 8 * stage, count // self.stages % 2)
             kv = base + self.at["kv"] + stage * (self.tile_rows * self.kv_pitch)
             self.score(self.keys(kv, lane, warp, 0, self.tile_rows), queries, scores)
+            device.release_reads()
             # The scores of the tile before have been read by all.
             self.score_barrier()
             self.store_scores(base, lane, warp, 0, self.tile_rows // 8, scores)
@@ -195,6 +197,7 @@ class RolesCore(AttentionParts):
                 self.add_unshared(
                     kv, base, buffer, lane, warp, out, clean, end - begin - start, begin + start, rows, dcp,
                 )  # fmt: skip
+            device.release_reads()
             cute.arch.sync_warp()
             if lane == 0:
                 ops.mbarrier_arrive(spent + 8 * buffer)

@@ -1,8 +1,8 @@
 """A rank without a GPU: writes answers that were prepared for it, and misbehaves where it is told to.
 
-Arguments: a folder of prepared answers, one for process ids, its lines, its process, what it does
-wrong ("die", "hang", "raise" or "-"), in which part, then its parts. It imports nothing of the project, so that it
-starts at once.
+Arguments: a folder of prepared answers, one for process ids, its lines, its process, what it does wrong ("die", "hang",
+"raise", "stumble" for raising the first time, or "-"), in which part, then its parts. It imports nothing of the
+project, so that it starts at once.
 """
 
 import json
@@ -22,7 +22,12 @@ def say(event, **content):
 def misbehave():
     if fault == "die":
         os.abort()
-    if fault == "raise":
+    if fault == "stumble":
+        stumbled = Path(pids, "stumbled")
+        if stumbled.exists():
+            return
+        stumbled.touch()
+    if fault in ("raise", "stumble"):
         say("raised", why="ValueError: of this rank")
         sys.exit(1)
     time.sleep(60)
@@ -34,7 +39,7 @@ def is_running(pid):
 
 if where == "start":
     misbehave()
-say("ready")
+say("ready", sources={"a file": "its digest"})
 sys.stdin.readline()
 for part in parts:
     facts = json.loads(Path(folder, f"{part}-{process}.json").read_text())

@@ -38,4 +38,4 @@ def test_another_number_of_gpus_is_refused():
 
 def test_the_plan_names_what_it_cannot_show():
     text = render_plan(2, 100_000)
-    assert "dcp merge" in text and "iterations: 4 cases of 100,000 exchanges" in text
+    assert "fused row exchanges" in text and "iterations: 4 cases of 100,000 exchanges" in text

@@ -8,8 +8,9 @@ from pydantic import ValidationError
 
 from examples.peers import record as subject
 from examples.peers.__main__ import main
-from examples.peers.place import parse_gpus, why_not
-from examples.peers.record import RunRecord, code_digest, render_summary
+from examples.peers.place import parse_gpus, why_not, without_colours
+from examples.peers.plan import ARMS
+from examples.peers.record import ROOT, RunRecord, render_summary
 from examples.peers.times import fit_times
 from harness.model.words import Outcome
 from tests.examples.peers.good import PLACE, answers_to, question_of, record
@@ -125,13 +126,34 @@ def test_a_record_can_be_decided_again(tmp_path, monkeypatch, capsys, fault, cod
     assert "killed" in capsys.readouterr().out
 
 
-def test_the_digest_follows_every_file_that_decides(tmp_path):
-    for name in ("specialized_path/a.py", "specialized_path/b/c.json", "examples/peers/d.py"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        before = code_digest(tmp_path)
-        path.write_text("x")
-        assert code_digest(tmp_path) != before
+@pytest.mark.parametrize("sources", [{"README.md": "0" * 64}, {"gone.py": "0" * 64}, {}])
+def test_a_record_of_other_sources_is_open(tmp_path, monkeypatch, capsys, sources):
+    made = record().model_copy(update={"sources": sources})
+    (tmp_path / "r.json").write_text(made.model_dump_json())
+    monkeypatch.setattr("sys.argv", ["peers", "--check", str(tmp_path / "r.json")])
+    assert main() == 3
+    said = ", ".join(sources) or "the record names none"
+    assert f"not of the sources at hand: {said}" in capsys.readouterr().out
+
+
+def recorded():
+    """The runs that the page quotes."""
+    return [
+        RunRecord.model_validate_json(path.read_bytes()) for path in sorted(SCHEMA.parent.glob("h200-*.json"))
+    ]
+
+
+def test_every_part_of_the_recorded_runs_passed():
+    assert [run.outcome for run in recorded()] == [Outcome.PASS] * 2
+
+
+def test_the_page_quotes_the_times_of_the_recorded_runs():
+    page = (ROOT / "docs/peers.md").read_text(encoding="utf-8")
+    again, first = recorded()
+    for row, other in zip(first.fit.by_batch, again.fit.by_batch, strict=True):
+        medians = " | ".join(f"{row.arms[arm].median:.2f}" for arm in ARMS)
+        ratios = " | ".join(f"{of.against_nccl['one-shot']:.2f}" for of in (row, other))
+        assert f"| {row.batch} | {medians} | {ratios} |" in page
 
 
 def test_names_of_gpus_come_without_their_serial_numbers():
@@ -139,9 +161,13 @@ def test_names_of_gpus_come_without_their_serial_numbers():
     assert parse_gpus(listed) == ("NVIDIA H200", "NVIDIA H200")
 
 
+def test_a_topology_is_recorded_without_escape_sequences():
+    assert without_colours("\x1b[4mGPU0\tGPU1\x1b[0m\n X \tNV18") == "GPU0\tGPU1\n X \tNV18"
+
+
 def test_a_missing_package_is_named():
-    place = PLACE.model_copy(update={"versions": {"torch": "2", "nvidia-cutlass-dsl": "missing"}})
-    assert why_not(place, 2) == "packages are missing: nvidia-cutlass-dsl"
+    place = PLACE.model_copy(update={"versions": {"torch": "2", "nvidia-cutlass-dsl-libs-base": "missing"}})
+    assert why_not(place, 2) == "packages are missing: nvidia-cutlass-dsl-libs-base"
 
 
 def timed(by_batch):

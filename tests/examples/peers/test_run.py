@@ -17,7 +17,7 @@ from examples.peers.verdict import Question
 from harness.model.words import Outcome
 from tests.examples.peers.good import ITERATIONS, PLACE, facts_of
 
-NEEDED = {"torch": "2", "nvidia-cutlass-dsl": "4"}
+NEEDED = {"torch": "2", "nvidia-cutlass-dsl-libs-base": "4"}
 SCRIPT = Path(__file__).with_name("fake_rank.py")
 
 
@@ -88,8 +88,20 @@ def test_processes_that_do_not_start_leave_their_parts_not_run_with_the_reason(t
     assert parts["delays"].not_run == "process 1 did not start: ValueError: of this rank"
 
 
+def test_processes_that_did_not_start_are_started_once_more(tmp_path):
+    """As where all of them come up at once and there is no memory for a moment."""
+    parts, _ = run_faulty(tmp_path, "stumble", "start", first="payloads")
+    assert outcomes(parts) == EXCHANGES
+
+
+def test_a_job_that_could_not_come_to_its_end_does_not_begin(tmp_path):
+    """It would be cut off, and a part that is cut off fails."""
+    parts, _ = run_faulty(tmp_path, first="payloads", job_s=20.0, limit_s=8.0)
+    assert {part.not_run for part in parts.values()} == {"the run's time was over"}
+
+
 def test_what_the_time_is_over_for_is_not_run_and_no_process_is_left(tmp_path):
-    parts, seconds = run_faulty(tmp_path, "hang", "delays", first="payloads", limit_s=5.0)
+    parts, seconds = run_faulty(tmp_path, "hang", "delays", first="payloads", job_s=8.0, limit_s=5.0)
     assert outcomes(parts) == {**EXCHANGES, "delays": "fail", "absence": "not_run"}
     assert seconds < 20
 
@@ -128,6 +140,7 @@ def test_a_whole_run_is_recorded_and_processes_that_share_a_gpu_have_no_times(tm
         one_gpu=one_gpu,
     )
     assert RunRecord.model_validate_json((tmp_path / "r").read_bytes()) == record
+    assert record.sources == {"a file": "its digest"}
     others = {str(part.outcome) for part in record.parts if part.part != "times"}
     times = [str(part.outcome) for part in record.parts if part.part == "times"]
     assert (others, times, record.fit is None) == ({"pass"}, ["not_run" if one_gpu else "pass"], one_gpu)

@@ -232,6 +232,7 @@ def test_base_and_head_run_the_same_plan_with_the_switch_unset(run: CpuRun, mani
     caches = [new_process(probes, name, plan).spec.cache_dir for name, plan in plans.items()]
     assert len(set(caches)) == len(plans), "one finds what another compiled"
     assert all(e.watches_graphs and e.takes_snapshot for e in plans["head"].engines)
+    assert {len(e.scenarios) for e in plans["head"].engines} == {1 + gpu_tier.NUM_REPEATS}
     assert not any("--additional-config" in e.args for e in plans["head"].engines)
     assert [e.name for e in plans["candidate"].engines] == [GRAPHS, "beyond", "lora"]
 
@@ -276,6 +277,10 @@ def test_deployments_beyond_the_scope_are_the_same_with_one_thing_more() -> None
     assert all(
         e.args[: len(served.args)] == served.args and e.may_refuse and not e.within_scope for e in others
     )
+
+
+def test_no_deployment_of_the_candidate_replays_a_graph_unseen() -> None:
+    assert all(e.watches_graphs for e in candidate_engines(SLICED.at(Tier.GPU)))
 
 
 @pytest.mark.parametrize("able", [True, False])

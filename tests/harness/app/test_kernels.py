@@ -138,3 +138,21 @@ def test_an_interrupt_while_kernels_compile_leaves_a_judged_bundle_that_passes_n
     # The other finding is about files that make kernels and belong to no entry that compiled.
     assert result.exit_code is ExitCode.INTERRUPTED
     assert {f.outcome for f in found} == {Outcome.NOT_RUN, Outcome.INCONCLUSIVE}
+
+
+def test_a_run_killed_between_its_kernels_and_their_lint_is_taken_up_and_tells_each_kernel_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise SystemExit
+
+    repo = repository(tmp_path / "repo", "hoisted_load_clean")
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+        patched.setattr("harness.app.kernels.lint_files", killed)
+        judged(repo, tmp_path / "out")
+    change = ChangeOptions(repo=repo, base="empty", tier=Tier.STATIC)
+    output = OutputOptions(quiet=True)
+    validate(ValidateOptions(change=change, out=tmp_path / "out", resume=True, output=output))
+    records = read_bundle(tmp_path / "out").records
+    kinds = (KernelCompilationEvidence, KernelAuditEvidence, WaitSourceEvidence)
+    assert [sum(isinstance(r, kind) for r in records) for kind in kinds] == [1, 1, 1]

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.app.sweep import exit_code
+from harness.app import sweep as use_case
+from harness.app.sweep_result import exit_code
 from harness.cli import main
 from harness.model.words import ExitCode, Verdict
 from perf_sweeps.analysis import SweepResult
+from perf_sweeps.block import Failure
 from perf_sweeps.claims import ClaimResult, Support
 from perf_sweeps.journal import RECORDS
 
@@ -86,6 +88,15 @@ def test_numbers_of_a_description_are_held_against_the_cells(
     assert [c["support"] for c in claims] == ["unsupported", "unsupported"]
 
 
+def test_a_description_can_quote_the_sweep_as_a_table(
+    rehearsed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(rehearsed, "--simulate", "0.9", "--resume", "--format", "md")
+    text = capsys.readouterr().out
+    assert text.startswith("**undecided**")
+    assert "| input_len | output_len | batch | tp1 tok/s | tp1 speed-up |" in text
+
+
 def test_a_slower_rehearsal_is_told_apart(tmp_path: Path) -> None:
     run(tmp_path / "out", "--simulate", "1.1", "--match", "decode/*/b1/*", expect=ExitCode.REJECT)
 
@@ -120,6 +131,8 @@ def test_a_plan_names_the_cells_that_the_manifest_does_not_allow(
         (("--preset", "k3-article"), "tensor parallel 16 (declared: 1)"),
         (("--match", "nothing"), "No cell"),
         (("--prompts", "/dev/null"), "no prompt"),
+        (("--random-tokens", "--load", "vllm-bench"), "Random tokens have no text"),
+        (("--trace", "/dev/null"), "it holds no conversation"),
     ],
 )
 def test_what_cannot_be_swept_is_said_before_anything_starts(
@@ -127,6 +140,29 @@ def test_what_cannot_be_swept_is_said_before_anything_starts(
 ) -> None:
     run(tmp_path / "out", *arguments, expect=ExitCode.USAGE)
     assert said in capsys.readouterr().err
+
+
+def test_what_a_server_says_of_its_machine_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(tasks: Any, _open_host: Any, keep: Any, *, sweep: str, **_: str) -> None:
+        said = {"message": "No /home/somebody/model", "cause": "infrastructure", "recorded_at": "now"}
+        keep(Failure.model_validate({"sweep": sweep, "cell": tasks[0].cell.name, "index": 0} | said))
+
+    monkeypatch.setattr(use_case, "run_here", lose)
+    run(tmp_path / "out", "--simulate", "0.9", "--match", "decode/*/b1/*")
+    text = (tmp_path / "out" / RECORDS).read_text()
+    assert "somebody" not in text and "No <home>" in text
+
+
+def test_a_trace_is_the_one_cell_of_its_sweep_and_must_fit_the_scope(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turn = {"added_tokens": 3000, "output_tokens": 8}
+    (tmp_path / "t.jsonl").write_text(json.dumps({"id": "a", "turns": [turn]}))
+    asked = ("--trace", str(tmp_path / "t.jsonl"), "--concurrency", "2")
+    run(tmp_path / "out", *asked, expect=ExitCode.USAGE)
+    assert "agent/tp1/b2/in3000/out8: 3008 tokens of context" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

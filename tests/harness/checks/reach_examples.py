@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 from harness.model.effects import EffectKind as K
 
 Files = dict[str, str]
+ELF = b"\x7fELF\x02\x01\x01" + bytes(range(250))
 
 
 def subject(code: str, **others: str) -> Files:
@@ -13,6 +16,30 @@ def subject(code: str, **others: str) -> Files:
 
 
 BREACHES: dict[str, tuple[K, Files]] = {
+    "machine code in base64": (K.BINARY, subject(f"K = '{b64encode(ELF).decode()}'\n")),
+    "machine code in hexadecimal digits": (K.BINARY, {"own/code.py": "", "own/k.txt": ELF.hex()}),
+    "dictionary of a module merged in place": (
+        K.ATTRIBUTE,
+        subject("import vllm.utils as u\nu.__dict__.__ior__({'cdiv': None})\n"),
+    ),
+    "method called by its name": (
+        K.ATTRIBUTE,
+        subject(
+            "import operator\nimport vllm.utils as u\noperator.methodcaller('__setattr__', 'cdiv', None)(u)\n"
+        ),
+    ),
+    "environment behind a chain": (
+        K.ENVIRONMENT,
+        subject("import os, collections\ndef f():\n    collections.ChainMap(os.environ)['NCCL_X'] = 'LL'\n"),
+    ),
+    "error at the top": (K.AT_IMPORT, subject("raise RuntimeError('no fast path here')\n")),
+    "exit at import": (K.AT_IMPORT, subject("import sys\nsys.exit(3)\n")),
+    "exit in a function that an import calls": (
+        K.AT_IMPORT,
+        subject("import sys\ndef check(ok):\n    if not ok:\n        sys.exit(3)\ncheck(1)\n"),
+    ),
+    "exit of the interactive shell": (K.AT_IMPORT, subject("quit()\n")),
+    "wait at import": (K.AT_IMPORT, subject("from time import sleep\nsleep(30)\n")),
     "tensor on a GPU at import": (K.DEVICE, subject("import torch\nX = torch.zeros(1, device='cuda:0')\n")),
     "tensor moved at import": (
         K.DEVICE,
@@ -251,6 +278,36 @@ BREACHES: dict[str, tuple[K, Files]] = {
 """Each must fail, with a finding of this kind at a line."""
 
 TWINS: dict[str, Files] = {
+    "table of weights in base64": subject(f"K = '{b64encode(bytes(range(256)) * 2).decode()}'\n"),
+    "long hexadecimal digest": subject(f"SHA = '{(bytes(range(256)) * 2).hex()}'\n"),
+    "document about PTX": {"own/code.py": "", "own/notes.md": "Kernels begin with\n\n.version 8.0\n"},
+    "own mapping before the environment": subject(
+        "import os, collections\ndef f():\n    collections.ChainMap({}, os.environ)['NCCL_X'] = 'LL'\n"
+    ),
+    "method called by its name on a tensor": subject(
+        "import operator\nimport torch\ndef f():\n    operator.methodcaller('update', 'x')(dict())\n"
+    ),
+    "bases that are only read": subject("def f(x):\n    return [c.__name__ for c in type(x).__mro__]\n"),
+    "error below the call": subject(
+        "import sys\ndef f(x):\n    if x:\n        raise ValueError\n    sys.exit(3)\n"
+    ),
+    "wait in a function": subject("import time\ndef f():\n    time.sleep(30)\n"),
+    "own constants agree": subject(
+        "A = 4 * 16\nB: int = A // 2\nassert A == 2 * B\nif A % 8:\n    raise ValueError(A)\n"
+    ),
+    "own table is whole": subject(
+        "T = {'a': 1}\nfor k, v in T.items():\n    assert k and v > 0, k\nassert len(T) == 1\n"
+    ),
+    "own function over constants": subject("def fits(n):\n    return n % 8 == 0\nassert fits(64)\n"),
+    "better words for an import that failed": subject(
+        "try:\n    import quack\nexcept ImportError as e:\n    raise ImportError('install quack') from e\n"
+    ),
+    "error for programs": subject("import sys\nif __name__ == '__main__':\n    sys.exit(f())\n"),
+    "log line at import": subject(
+        "from vllm.logger import init_logger\nlogger = init_logger(__name__)\nlogger.info('loaded')\n"
+        "import warnings\nwarnings.warn('experimental')\n"
+    ),
+    "result is kept": subject("from vllm.utils import find\nX = find()\n"),
     "tensors in a function": subject(
         "import torch\nX = torch.zeros(1, device='cpu')\n"
         "def f(x):\n    return x.to('cuda'), torch.zeros(1, device='cuda'), x.cuda()\n"

@@ -3,6 +3,27 @@
 from __future__ import annotations
 
 HOSTILE: dict[str, str] = {
+    "base class of whoever owns the descriptor": (
+        "from vllm.x import Linear\nclass D:\n    def __set_name__(self, owner, name):\n"
+        "        for b in owner.__mro__[1:]:\n            b.forward = None\nclass Own(Linear):\n    d = D()\n"
+    ),
+    "base class behind super": (
+        "from vllm.x import Linear\nclass Own(Linear):\n    def f(self):\n"
+        "        super().__thisclass__.__base__.forward = None\n"
+    ),
+    "machine asked at import": ("import torch\nassert torch.cuda.is_available()\n"),
+    "machine asked by an own function": (
+        "import torch\ndef able():\n    return torch.cuda.is_available()\nif not able():\n    raise RuntimeError\n"
+    ),
+    "machine asked by a variable": (
+        "import os\nWANTED = os.environ.get('OWN_X')\nif WANTED is None:\n    raise RuntimeError('set OWN_X')\n"
+    ),
+    "version asked": ("import torch\nif torch.__version__ < '2.13':\n    raise RuntimeError\n"),
+    "error out of a handler": ("try:\n    n = int('x')\nexcept ValueError:\n    raise\n"),
+    "called for its effect": (
+        "from vllm.platforms import current_platform\ncurrent_platform.import_kernels()\n"
+    ),
+    "called for its effect below a condition": ("import vllm.utils as u\nif 1 < 2:\n    u.prepare('x')\n"),
     "cast": ("from typing import Any, cast\nfrom vllm.x import F\ncast(Any, F).forward = 1\n"),
     "proxy": ("import weakref\nfrom vllm.x import F\nweakref.proxy(F).forward = 1\n"),
     "entered for good": ("import torch\nmode = torch.inference_mode()\nmode.__enter__()\n"),

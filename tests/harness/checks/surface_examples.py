@@ -246,3 +246,45 @@ DRIFTS["variable that a table of variables names"] = (
     "OWN_MODE",
     Case(document=DOC + "| environment variable `OWN_MODE` | what it does |\n"),
 )
+DRIFTS["flag on a command line that nothing reads"] = (
+    "--own-depth",
+    Case(document=DOC + "Run `vllm serve m --own-depth 2`.\n"),
+)
+DRIFTS["flag on the second line of a command"] = (
+    "--own-depth",
+    Case(document=DOC + "```\npython -m vllm.entrypoints.api m \\\n  --own-depth 2\n```\n"),
+)
+DRIFTS["variable in a table about variables"] = (
+    "OWN_DEPTH",
+    Case(document=DOC + "| variable | default |\n|---|---|\n| `OWN_DEPTH` | 1 |\n"),
+)
+DRIFTS["variable that a test puts into a copied environment"] = (
+    "OWN_TYPO_X",
+    Case(
+        test="import os, subprocess\ndef test_x():\n    env = os.environ.copy()\n    env['OWN_TYPO_X'] = '2'\n"
+        "    subprocess.run(['x'], env=env)\n"
+    ),
+)
+DRIFTS["variable that a test merges into an environment"] = (
+    "OWN_TYPO_X",
+    Case(test="def test_x(run, env):\n    env.update({'OWN_TYPO_X': '2'})\n    run(env=env)\n"),
+)
+DRIFTS["variable that a test's parameter names"] = (
+    "OWN_TYPO_X",
+    Case(
+        test="import pytest\n@pytest.mark.parametrize('name, v', [('OWN_TYPO_X', '1')])\n"
+        "def test_x(monkeypatch, name, v):\n    monkeypatch.setenv(name, v)\n"
+    ),
+)
+AGREEING["flag of the engine, switched off"] = Case(
+    document=DOC + "Run `vllm serve m --no-own-cache`.\n", engine={"vllm/cli.py": b'add("--own-cache")\n'}
+)
+AGREEING["flag of another program beside the package's name"] = Case(
+    document=DOC + "Run `pip install vllm --no-deps` and `git diff --stat vllm/own`.\n"
+)
+AGREEING["constant in a table about something else"] = Case(
+    document=DOC + "| constant | value |\n|---|---|\n| `OWN_DEPTH` | 1 |\n\nEnvironment variables follow.\n"
+)
+AGREEING["dictionary that no child gets"] = Case(
+    test="def test_x():\n    env = {}\n    env['OWN_TYPO_X'] = '2'\n    assert env\n"
+)

@@ -139,9 +139,19 @@ def test_one_file_outside_the_own_paths_fails_with_its_place(path: str, word: st
     (finding,) = run(changed("own/a.py"), changed(path))
     assert finding.outcome is Outcome.FAIL
     assert finding.location is not None
-    assert (finding.location.path, finding.subject) == (path, path)
+    assert (finding.location.path, finding.location.line, finding.subject) == (path, 1, path)
     assert word in finding.message
     assert finding.advice
+
+
+@pytest.mark.parametrize(
+    ("path", "word"),
+    [("vllm/models/kimi_k3/nvidia/kda.py", "without the change"), ("vllm/models/kimi/a.py", "another model")],
+)
+def test_a_file_of_the_same_model_is_not_called_another_models(path: str, word: str) -> None:
+    manifest = load_manifest(MANIFEST.replace("own/**", "vllm/models/kimi_k3/fast/**", 1))
+    (finding,) = run(changed(path), manifest=manifest)
+    assert (finding.outcome, word in finding.message) == (Outcome.FAIL, True)
 
 
 def test_a_rename_out_of_a_protected_folder_into_an_owned_one_fails() -> None:

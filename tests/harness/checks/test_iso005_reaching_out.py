@@ -103,6 +103,24 @@ def test_an_operator_of_the_engines_namespace_passes_only_under_a_name_that_the_
     assert outcome(run(subject(code, compat="limit = 1\n"))) is expected
 
 
+@pytest.mark.parametrize("name", ["*", "thing"])
+def test_modules_that_import_a_name_from_each_other_in_a_circle_are_read(name: str) -> None:
+    files = subject(
+        f"from own.other import {name}\nthing()\n", other=f"from own.code import {name}\nthing()\n"
+    )
+    assert outcome(run(files)) is Outcome.PASS
+
+
+def test_committed_ptx_is_inconclusive_unless_it_is_declared() -> None:
+    files = {**subject("limit = 1\n"), "own/k.ptx": "// made by nvcc\n.version 8.0\n.target sm_90a\n"}
+    target = "PTX, which a compiler wrote"
+    declared = [reach(EffectKind.NATIVE_CODE, target)]
+    assert [outcome(run(files)), outcome(run(files, declared=declared))] == [
+        Outcome.INCONCLUSIVE,
+        Outcome.PASS,
+    ]
+
+
 def test_an_operator_behind_a_macro_is_inconclusive() -> None:
     files = {
         **subject("limit = 1\n", compat="limit = 1\n"),

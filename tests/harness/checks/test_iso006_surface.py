@@ -10,12 +10,13 @@ from harness.checks.isolation.iso006_surface import Surface
 from harness.facts.python_effects.names import search_names
 from harness.facts.python_effects.program import Program, read_program
 from harness.facts.python_source.tree import SourceTree
-from harness.facts.surface.read import SurfaceFiles, read_surface
+from harness.facts.surface.read import SurfaceFiles, looked_up, read_surface
 from harness.model.change import Change
 from harness.model.check import CheckContext
 from harness.model.evidence import SurfaceEvidence, evidence_set
 from harness.model.finding import Finding
 from harness.model.judgement import worst
+from harness.model.manifest import SwitchSection
 from harness.model.policy import Policy
 from harness.model.words import Outcome, Tier
 from tests.harness.checks.evidence_builder import MANIFEST
@@ -31,15 +32,16 @@ OUTCOMES = {
 }
 
 
-def run(case: Case, *, with_engine: bool = True, before: str = "") -> list[Finding]:
+def run(
+    case: Case, *, with_engine: bool = True, before: str = "", switch: SwitchSection = MANIFEST.switch
+) -> list[Finding]:
     files = SurfaceFiles(
         code=program("own/code.py", case.code),
         before=program("own/code.py", before),
         tests=program("tests/test_own.py", case.test),
         documents={"docs/own.md": case.document.encode()},
     )
-    surface = read_surface(files, MANIFEST.switch, commands=("vllm", "own"))
-    names = {u.name for u in (*surface.code, *surface.tests, *surface.documents)}
+    surface = read_surface(files, switch, commands=("vllm", "own"))
     record = SurfaceEvidence(
         tier=Tier.STATIC,
         recorded_at="2026-11-29T00:00:00Z",
@@ -52,9 +54,9 @@ def run(case: Case, *, with_engine: bool = True, before: str = "") -> list[Findi
         fields_read=surface.fields_read,
         fields_are_read_whole=surface.fields_are_read_whole,
         searched=("vllm 0.33.0",) if with_engine else (),
-        searches=search_names(names, case.engine) if with_engine else (),
+        searches=search_names(looked_up(surface), case.engine) if with_engine else (),
     )
-    return findings_of(record)
+    return findings_of(record, switch=switch)
 
 
 def program(path: str, source: str) -> Program:
@@ -62,8 +64,9 @@ def program(path: str, source: str) -> Program:
     return read_program(tree, tree.files, owned=tree.files)
 
 
-def findings_of(*records: SurfaceEvidence) -> list[Finding]:
-    context = CheckContext(change=CHANGE, manifest=MANIFEST, policy=POLICY, evidence=evidence_set(records))
+def findings_of(*records: SurfaceEvidence, switch: SwitchSection = MANIFEST.switch) -> list[Finding]:
+    manifest = MANIFEST.model_copy(update={"switch": switch})
+    context = CheckContext(change=CHANGE, manifest=manifest, policy=POLICY, evidence=evidence_set(records))
     return list(Surface().run(context))
 
 
@@ -90,6 +93,28 @@ def test_a_setting_that_drifts_fails_by_name_file_and_line(name: str) -> None:
 @pytest.mark.parametrize("name", AGREEING)
 def test_settings_that_agree_pass(name: str) -> None:
     assert [f"{f.outcome}: {f.message}" for f in run(AGREEING[name]) if not f.outcome.lets_through] == []
+
+
+FLAG = SwitchSection(kind="flag", key="--own-fast", on="true", off="false", reads=("own.code:f",))
+
+
+@pytest.mark.parametrize("key", ["--own-fast", "own-fast", "own_fast"])
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("action='store_true'", Outcome.PASS),
+        ("action='store_true', default=True", Outcome.FAIL),
+        ("action='store_false'", Outcome.FAIL),
+        ("default=default_of(x)", Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_flag_is_judged_by_its_default_however_the_manifest_spells_it(
+    key: str, given: str, expected: Outcome
+) -> None:
+    code = f"def add(p, x):\n    p.add_argument('--own-fast', {given})\n"
+    case = Case(code=code, document="Pass `--own-fast`.\n")
+    found = about(run(case, switch=FLAG.model_copy(update={"key": key})), f"switch {key}")
+    assert worst([finding.outcome for finding in found]) is expected
 
 
 def test_a_switch_that_no_line_reads_is_not_shown_to_be_off() -> None:

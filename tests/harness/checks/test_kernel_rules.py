@@ -245,6 +245,17 @@ def test_kernels_without_a_section_are_let_through_only_where_nothing_declared_r
     assert outcomes(on(platform, *records)) == {outcome}
 
 
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [(brought("subject/k.py"), 3), (brought(unreadable=("k.py: it is not Python 3.11: line 7: bad",)), 7)],
+)
+def test_a_file_that_leaves_the_check_open_is_named_with_its_line_and_what_to_do(
+    record: KernelSourcesEvidence, line: int
+) -> None:
+    (finding,) = on("sm_103a", record)
+    assert (finding.location and finding.location.line, bool(finding.advice)) == (line, True)
+
+
 def test_a_slice_on_a_gpu_reaches_kernels_that_the_miniature_on_a_cpu_does_not() -> None:
     given = context(brought("subject/k.py"), entries=())
     on_a_cpu, on_a_gpu = (

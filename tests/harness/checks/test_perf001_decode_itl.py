@@ -62,6 +62,16 @@ def each_item(change: Callable[[SuiteItem], SuiteItem], arm: Arm) -> Callable[[B
     ]
 
 
+def test_cells_that_another_tier_timed_decide_nothing() -> None:
+    moved = [
+        record.model_copy(update={"tier": Tier.GPU})
+        if isinstance(record, TimingEvidence | LedgerEvidence)
+        else record
+        for record in small_evidence().records
+    ]
+    assert {found.outcome for found in findings_of(evidence_set(moved)).values()} == {Outcome.NOT_RUN}
+
+
 def test_the_ratio_is_the_engines_own_whatever_its_sign() -> None:
     for speed in (0.8, 1.25):
         finding = findings_of(world(speed=speed))["batch 8"]

@@ -43,6 +43,11 @@ class GPUModelRunner:
         return scheduler_output.at_once
     def sample_tokens(self, grammar_output):
         return self.output
+
+class Worker:
+    def compile_or_warm_up_model(self, runner, output):
+        runner.execute_model(output)
+        runner.sample_tokens(None)
 """
 
 
@@ -53,6 +58,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "engine/fake_runner.py").write_text(ENGINE)
     monkeypatch.syspath_prepend(str(tmp_path / "engine"))
     monkeypatch.setattr(tracer_module, "RUNNER_MODULES", ("fake_runner",))
+    monkeypatch.setattr(tracer_module, "WARM_UPS", ("fake_runner:Worker.compile_or_warm_up_model",))
     return "fake_runner"
 
 
@@ -173,6 +179,20 @@ def test_the_runners_own_warm_up_is_no_step_and_no_problem(
     serve(served, scheduled("a"))
     reading = read(spec)
     assert (len(reading.rows), reading.problems) == (1, ())
+
+
+def test_what_a_worker_computes_before_it_serves_is_no_step(
+    install: Callable[..., Tracer], spec: ArmSpec
+) -> None:
+    install()
+    served = runner()
+    never_fetched = SimpleNamespace(get_output=lambda: None)
+    importlib.import_module("fake_runner").Worker().compile_or_warm_up_model(
+        served, scheduled("nobody", output=never_fetched)
+    )
+    serve(served, scheduled("a"))
+    reading = read(spec)
+    assert ([r.num_reqs for r in reading.rows], reading.problems) == ([1], ())
 
 
 def test_a_target_may_decide_and_count_at_once(spec: ArmSpec, install: Callable[..., Tracer]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from harness.facts.git import Repository
+from harness.facts.git_command import GitCommand
 from harness.model.change import EMPTY_TREE, Change
 from harness.model.errors import ConfigurationError
 from harness.model.words import ExitCode
@@ -225,3 +226,28 @@ def test_a_file_is_read_from_the_commit_and_not_from_the_working_tree(scratch: S
     assert repository.read(scratch.first, "README.md") == b"read me\n"
     assert repository.read(scratch.first, "nowhere") is None
     assert repository.read(scratch.first, "README.md/x") is None
+
+
+def test_while_objects_are_kept_git_is_asked_for_each_of_them_once(
+    scratch: ScratchRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = scratch.commit({"a.py": "x\n", "b.txt": "y\n"})
+    repository, asked = Repository(scratch.folder), list[str]()
+    plain = GitCommand.run
+    monkeypatch.setattr(GitCommand, "run", lambda git, *a, **k: asked.append(a[0]) or plain(git, *a, **k))
+    with repository.kept([scratch.first, EMPTY_TREE, head], lambda path: path.endswith(".py")):
+        asked.clear()
+        found = repository.contents(head, lambda path: path == "a.py")
+    assert (found, asked) == ({"a.py": b"x\n"}, [])
+
+
+def test_what_was_kept_is_gone_afterwards(scratch: ScratchRepository) -> None:
+    repository = Repository(scratch.folder)
+    head = scratch.commit({"a.py": "x\n"})
+    with repository.kept([head], lambda _: True):
+        scratch.git("update-ref", "-d", "refs/heads/main")
+        scratch.git("reflog", "expire", "--expire=now", "--all")
+        scratch.git("gc", "--quiet", "--prune=now")
+        assert repository.contents(head, lambda _: True)["a.py"] == b"x\n"
+    with pytest.raises(ConfigurationError):
+        repository.contents(head, lambda _: True)

@@ -156,6 +156,17 @@ class FakeGitHub:
                 self.checks[check_id] = {**operation.answer, "id": check_id, "conclusion": None, **body}
                 self.annotations[check_id] = list(body.get("output", {}).get("annotations", ()))
                 return self._limited(status, self.checks[check_id], body.get("output", {}))
+            case "get check-runs/{check_run_id}":
+                return status, {}, self._check(int(values["check_run_id"]))
+            case "get commits/{ref}/check-runs":
+                sha, called = values["ref"], request.query["check_name"]
+                runs = [
+                    self._check(i)
+                    for i, c in self.checks.items()
+                    if (c["head_sha"], c["name"]) == (sha, called)
+                ]
+                status, headers, items = self._page(runs, request)
+                return status, headers, {"total_count": len(runs), "check_runs": items}
             case "patch check-runs/{check_run_id}":
                 check_id = int(values["check_run_id"])
                 output = body.get("output", {})
@@ -199,6 +210,11 @@ class FakeGitHub:
                 self.sarifs.append(body)
                 return status, {}, operation.answer
         raise AssertionError(name)
+
+    def _check(self, check_id: int) -> dict[str, Any]:
+        check = self.checks[check_id]
+        output = {**check["output"], "annotations_count": len(self.annotations[check_id])}
+        return {**check, "output": output}
 
     def _limited(self, status: int, value: Any, output: Mapping[str, Any]) -> Answer:
         """What GitHub refuses and its description does not say."""

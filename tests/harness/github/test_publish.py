@@ -339,6 +339,36 @@ def test_an_outage_while_the_verdict_is_told_leaves_no_success(
     assert bench.check["conclusion"] == "failure"
 
 
+def test_a_check_run_that_was_made_though_github_said_502_is_not_made_twice(
+    bench: Bench, honest: tuple[str, Path]
+) -> None:
+    bench.server.page_size = 1
+    bench.publish(*honest)
+    bench.server.faults.append(Fault(method="POST", path="/check-runs$", status=502, is_done=True))
+    bench.publish(*honest)
+    assert [check["conclusion"] for check in bench.server.checks.values()] == ["success", "success"]
+
+
+def test_a_check_run_that_was_not_made_when_github_said_502_is_made(
+    bench: Bench, honest: tuple[str, Path]
+) -> None:
+    bench.server.faults.append(Fault(method="POST", path="/check-runs$", status=502))
+    bench.publish(*honest)
+    assert [check["conclusion"] for check in bench.server.checks.values()] == ["success"]
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_annotations_are_added_once_whatever_an_outage_leaves_open(
+    bench: Bench, is_done: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "MAX_ANNOTATIONS_A_REQUEST", 1)
+    head = bench.subject.change(**{"engine/core.py": "x = 1\n", "engine/loop.py": "x = 1\n"})
+    bench.server.faults.append(Fault(method="PATCH", path="/check-runs/", status=502, is_done=is_done))
+    bench.publish(head, bench.subject.bundle(head, bench.tmp_path / "b"))
+    assert {a["path"] for a in bench.server.annotations[1]} == {"engine/core.py", "engine/loop.py"}
+    assert len(bench.server.annotations[1]) == 2 and bench.check["conclusion"] == "failure"
+
+
 def test_every_annotation_of_many_is_sent_in_batches_up_to_the_cap(
     bench: Bench, honest: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_comment_that_was_written_though_github_said_502_is_not_written_twice(
     server.faults.append(Fault(method="POST", path="/comments", status=502, is_done=True))
     write_comment(github, 12, "once")
     assert ours(server) == [f"{MARKER}\nonce"]
+    assert [r.method for r in server.requests].count("POST") == 1
 
 
 def test_a_comment_above_the_limit_is_cut_and_says_what_is_missing(

@@ -170,6 +170,13 @@ def test_the_gate_computes_with_the_versions_that_the_judge_is_tested_with() -> 
     assert wanted <= set(gate) and all(cpu[name] == gate[name] for name in set(gate) & set(cpu))
 
 
+def test_the_gpu_machine_computes_with_the_versions_that_the_gate_rebuilds_with() -> None:
+    gate, gpu = locked("gate.lock"), locked("gpu.lock")
+    assert {name: gpu[name] for name in set(gate) & set(gpu)} == {
+        name: gate[name] for name in set(gate) & set(gpu)
+    }
+
+
 def test_the_image_holds_the_engine_that_the_gpu_extra_names() -> None:
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["gpu"]
     assert f"vllm=={locked('gpu.lock')['vllm']}" in extra

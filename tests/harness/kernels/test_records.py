@@ -80,7 +80,7 @@ def test_a_kernel_that_was_not_timed_leaves_the_run_open():
 
 
 def test_a_run_that_dies_keeps_the_cells_that_it_had_timed_and_stays_open():
-    facts = {"machine": MACHINE.model_dump(), "copy_bytes_per_second": 4e12}
+    facts = {"machine": MACHINE.model_dump(), "copies": {"kernel": 4e12}}
     run = run_bench(Dying(facts, {"cell": cell(1.0).model_dump()}), "*", 5)
     assert (run.cells, bench_code(run)) == ((cell(1.0),), ExitCode.UNDECIDED)
     assert "ended early: CUDA error" in render_bench(run)

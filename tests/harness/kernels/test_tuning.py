@@ -1,6 +1,10 @@
 """`fasttrack kernels tune`: a task without a choice that runs is shown, and the others are kept."""
 
+import hashlib
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -10,6 +14,7 @@ from harness.kernels.bench_run import run_tune
 from harness.kernels.commands import tune_code
 from harness.kernels.records import Machine, Timing, TuneRun, TuningChoice
 from harness.kernels.rendering import render_tune
+from harness.kernels.subject import load_subject
 from harness.model.words import ExitCode
 from tests.harness.kernels.subjects import Dying
 
@@ -59,6 +64,36 @@ def test_a_tuning_that_dies_keeps_what_it_had_timed_and_stays_open():
     run = run_tune(Dying({"machine": MACHINE.model_dump()}, {"choice": CHOSEN.model_dump()}), "*", 5)
     assert (run.choices, run.saved, tune_code(run)) == ((CHOSEN,), "", ExitCode.UNDECIDED)
     assert "ended early: CUDA error" in render_tune(run)
+
+
+def test_a_tuning_names_the_digest_of_each_source_that_it_ran(pretended_gpu):
+    _, run = tune(pretended_gpu, "one*")
+    source = (pretended_gpu.parent / "toy_kernels.py").read_bytes()
+    assert run.sources["toy_kernels.py"] == hashlib.sha256(source).hexdigest()
+
+
+def interrupt_behind(monkeypatch, *lines: dict[str, object]) -> None:
+    """Each process is interrupted when it has written these."""
+
+    def interrupt(command, **_options):
+        Path(command[command.index("--out") + 1]).write_text("\n".join(map(json.dumps, lines)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "run", interrupt)
+
+
+def test_an_interrupted_tuning_keeps_what_it_had_timed_and_stays_open(toy, monkeypatch):
+    interrupt_behind(monkeypatch, {"machine": MACHINE.model_dump()}, {"choice": CHOSEN.model_dump()})
+    code, run = tune(toy, "*")
+    assert (code, run.choices) == (ExitCode.UNDECIDED, (CHOSEN,))
+    assert "an interrupt" in run.stopped_by
+
+
+def test_an_interrupt_before_anything_is_timed_stays_an_interrupt(toy, monkeypatch):
+    interrupt_behind(monkeypatch)
+    subject = load_subject(toy, Path(sys.executable))
+    with pytest.raises(KeyboardInterrupt):
+        run_tune(subject, "*", 5)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,8 @@ _GLOBS = st.lists(_PARTS, min_size=1, max_size=4).map("/".join)
         ("**", "a/b", True),
         ("a.py", "axpy", False),
         ("own/*", "own/new\nline", True),
+        ("own/*", "own/", False),
+        ("X", "Y", False),
     ],
 )
 def test_a_glob_is_anchored_and_only_two_stars_cross_folders(glob: str, path: str, expected: bool) -> None:
@@ -123,8 +125,13 @@ def test_every_glob_of_the_language_is_accepted(glob: str) -> None:
     assert glob_problem(glob) is None
 
 
-def test_the_literal_start_of_a_glob_ends_at_its_first_wildcard() -> None:
-    assert literal_parts("vllm/models/kimi_*/x") == ("vllm", "models")
+def test_a_folder_may_be_named_with_a_slash_behind_it() -> None:
+    assert glob_problem("own/") is None
+
+
+@pytest.mark.parametrize("glob", ["vllm/models/kimi_*/x", "vllm/models/kimi_?/x"])
+def test_the_literal_start_of_a_glob_ends_at_its_first_wildcard(glob: str) -> None:
+    assert literal_parts(glob) == ("vllm", "models")
 
 
 def test_anchored_globs_read_as_git_reads_them(tmp_path: Path) -> None:

@@ -24,6 +24,24 @@ _PATHS = st.lists(
 )
 
 
+_KNOWN = (
+    "specialized_path/a.py",
+    "specialized_path/locked/a.py",
+    "vllm/models/kimi_k3/nvidia/a.py",
+    "vllm/models/other/a.py",
+    "vllm/model_executor/models/registry.py",
+    "vllm/v1/core/a.py",
+    "tests/specialized_path/t.py",
+    "docs/../README.md",
+    "README.md",
+)
+
+
+@given(path=st.one_of(st.sampled_from(_KNOWN), _PATHS.map("/".join)), wanted=st.sampled_from(PathClass))
+def test_a_path_is_a_class_exactly_when_it_is_classified_so(path: str, wanted: PathClass) -> None:
+    assert RULES.is_a(path, wanted) is (class_of(path) is wanted)
+
+
 def class_of(path: str) -> PathClass:
     return RULES.classify(path).path_class
 

@@ -59,3 +59,14 @@ def test_the_context_is_the_longest_requests_with_the_steps_tokens() -> None:
 def test_drafts_are_the_tokens_behind_the_first_outside_a_prompt() -> None:
     assert drafts_of(row((10, 4, 0), (10, 1, 0))) == 3
     assert drafts_of(row((0, 9, 9), (10, 1, 0))) == 0
+
+
+@pytest.mark.parametrize(("parts", "context"), [([], 0), ([(None, 3, 0)], 3)])
+def test_of_a_step_of_nothing_and_of_what_was_not_recorded_only_scheduled_tokens_count(
+    parts: list[Part], context: int
+) -> None:
+    assert context_of(row(*parts)) == context
+
+
+def test_a_step_without_requests_computes_no_drafts() -> None:
+    assert drafts_of(row()) == 0

@@ -77,6 +77,10 @@ def test_drawn_patterns_agree_with_counted_ones_and_repeat_exactly() -> None:
     assert sign_flip_p(padded) == sign_flip_p(padded)
 
 
+def test_drawn_patterns_cannot_give_a_p_below_one_in_their_number_with_the_observed_one() -> None:
+    assert sign_flip_p([-1.0] * 40, num_flips=9) == 1 / 10
+
+
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=10))
 def test_both_tails_of_the_sign_flip_test_cover_everything(values: list[float]) -> None:
     assert sign_flip_p(values) + sign_flip_p([-v for v in values]) >= 1 - 1e-9

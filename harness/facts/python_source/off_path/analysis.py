@@ -15,6 +15,7 @@ from harness.facts.python_source.off_path.statements import Guard, Statements
 from harness.facts.python_source.off_path.switch import SwitchOff
 from harness.facts.python_source.off_path.values import ANYTHING, BOTTOM, join, known
 from harness.facts.python_source.tree import SourceTree
+from harness.facts.python_source.walk import children, walk
 
 _MAX_ROUNDS = 60
 Findings = Mapping[tuple[str, str], object]
@@ -171,7 +172,7 @@ class Reading:
         """The variables of a hooked file that a function sets; the subject's own files' are nobody else's."""
         if function.path not in self._hooks:
             return None
-        names = [n for node in ast.walk(function.node) if isinstance(node, ast.Global) for n in node.names]
+        names = [n for node in walk(function.node) if isinstance(node, ast.Global) for n in node.names]
         text = f"does `global {names[0]}` in line {function.node.lineno}" if names else ""
         return Effect(text, is_sure=True) if names else None
 
@@ -200,7 +201,7 @@ class Reading:
                 live.add(node.id)
             elif isinstance(node, ast.Attribute):
                 live.add(node.attr)
-            pending += ast.iter_child_nodes(node)
+            pending += children(node)
 
     def _is_mentioned(self, key: Key) -> bool:
         """Whether an analysed file speaks of a function elsewhere than where it is defined."""

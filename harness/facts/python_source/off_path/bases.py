@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from harness.facts.python_source.names import dotted
 from harness.facts.python_source.off_path.scopes import imported_names
 from harness.facts.python_source.tree import SourceTree
+from harness.facts.python_source.walk import walk
 
 _MAX_DEPTH = 8
 """Base classes of base classes, and imports of imports, that are followed."""
@@ -109,5 +110,5 @@ def members_of(node: ast.ClassDef) -> set[str]:
         targets = (
             statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
         )
-        names |= {n.id for t in targets if t is not None for n in ast.walk(t) if isinstance(n, ast.Name)}
+        names |= {n.id for t in targets if t is not None for n in walk(t) if isinstance(n, ast.Name)}
     return names - {""}

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from harness.facts.python_source.names import dotted
 from harness.facts.python_source.off_path.calls import Calls
+from harness.facts.python_source.off_path.enums import Enums, value_of_member
 from harness.facts.python_source.off_path.frames import Frame
 from harness.facts.python_source.off_path.knowledge import Knowledge
 from harness.facts.python_source.off_path.switch import CONFIG_NAME, EMPTY, SWITCHES
@@ -24,6 +25,7 @@ from harness.facts.python_source.off_path.values import (
     known,
     unknown,
 )
+from harness.facts.python_source.walk import walk
 
 Reduced = tuple[Value, ast.expr]
 _BUILTINS = frozenset(dir(builtins))
@@ -37,6 +39,7 @@ class Expressions:
         self.knowledge = knowledge
         self.switch = knowledge.switch
         self._calls = Calls(knowledge, self.attribute_value)
+        self._enums = Enums(knowledge.scopes)
         self._readers: dict[type[ast.expr], Callable[..., Reduced]] = {
             ast.Constant: self._constant,
             ast.Name: self._name,
@@ -66,7 +69,7 @@ class Expressions:
 
     def has_effects(self, node: ast.expr, frame: Frame) -> bool:
         """Whether an expression calls an analysed function that does more than return a value."""
-        return any(self._calls.effect(n, frame.path) for n in ast.walk(node) if isinstance(n, ast.Call))
+        return any(self._calls.effect(n, frame.path) for n in walk(node) if isinstance(n, ast.Call))
 
     def attribute_value(self, node: ast.expr, attribute: str, path: str) -> Value:
         """The value of `node.attribute` by name alone."""
@@ -136,6 +139,11 @@ class Expressions:
         kept.is_bound = node.attr not in self.knowledge.fresh  # type: ignore[attr-defined]
         if node.attr == "__dict__" and frame.path in self.knowledge.hooks:
             self.knowledge.blur = "attributes are reached through their dictionary"
+        member = None if dotted(node.value) in frame.env else self._enums.by_name(frame.path, node)
+        if member is not None:
+            return known(member), kept
+        if node.attr == "value" and (of_member := value_of_member(inner)) is not None:
+            return of_member, kept
         if properties := self._calls.properties(node):
             return join_all(map(self._calls.returned, properties)), kept
         value = self.attribute_value(node.value, node.attr, frame.path)
@@ -162,7 +170,10 @@ class Expressions:
         named = {name: value for name, value, _ in keywords if name is not None}
         if doubt := self._shadow(node.func, frame):
             return unknown(doubt), left
-        value = self._calls.value(node, frame.path, owner, values, named)
+        made = (
+            self._enums.by_value(frame.path, node.func, values[0]) if len(values) == 1 and not named else None
+        )
+        value = made or self._calls.value(node, frame.path, owner, values, named)
         is_read = bool(owner.mapping) and self._calls.only_reads(node, values)
         if is_read or self._calls.does_nothing(node, frame.path):
             left.is_quiet = True  # type: ignore[attr-defined]
@@ -298,7 +309,7 @@ class Expressions:
 
     def _lambda(self, node: ast.Lambda, frame: Frame) -> Reduced:
         inner = frame.captured()
-        for argument in ast.walk(node.args):
+        for argument in walk(node.args):
             if isinstance(argument, ast.arg):
                 inner.env[argument.arg] = ANYTHING
         value, body = self.read(node.body, inner)
@@ -308,7 +319,7 @@ class Expressions:
         """Any other expression: its parts are read, its value is not known."""
         inner = frame
         if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
-            bound = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+            bound = [n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
             inner = frame.copy()
             inner.env.update(dict.fromkeys(bound, ANYTHING))
         reader = _Parts(self, inner)
@@ -321,7 +332,7 @@ class Expressions:
         tree = self.knowledge.scopes.tree
         module = tree.path_of(self.knowledge.scopes.absolute(path, node) or "")
         parsed = tree.parse(module) if module is not None else None
-        for inner in ast.walk(parsed) if parsed is not None else ():
+        for inner in walk(parsed) if parsed is not None else ():
             if isinstance(inner, ast.Dict):
                 for key, value in zip(inner.keys, inner.values, strict=True):
                     is_key = isinstance(key, ast.Constant) and key.value == self.switch.key

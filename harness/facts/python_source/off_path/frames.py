@@ -11,6 +11,7 @@ from harness.facts.python_source.off_path.knowledge import Knowledge
 from harness.facts.python_source.off_path.scopes import FunctionNode, Key
 from harness.facts.python_source.off_path.switch import CONFIG_NAME, SWITCHES
 from harness.facts.python_source.off_path.values import ANYTHING, BOTTOM, Value, join, known, unknown
+from harness.facts.python_source.walk import walk
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,11 +42,15 @@ class Frame:
 
 def start_frame(knowledge: Knowledge, path: str, node: FunctionNode, key: Key) -> Frame:
     """The names of a function as it begins: its parameters."""
-    frame = Frame(path=path, stored=stored_names(node.body), global_names=_globals(node.body))
+    found = knowledge.scopes.stored_of
+    if key not in found:
+        found[key] = stored_names(node.body), _globals(node.body)
+    stored, global_names = found[key]
+    frame = Frame(path=path, stored=stored, global_names=global_names)
     function = knowledge.scopes.functions[key]
     is_closed = knowledge.is_closed(node.name) and not _is_dunder(node.name)
     old = knowledge.old_parameters(key)
-    for argument in ast.walk(node.args):
+    for argument in walk(node.args):
         if isinstance(argument, ast.arg):
             frame.env[argument.arg] = ANYTHING
     switch = knowledge.switch
@@ -79,25 +84,21 @@ def stored_names(body: Iterable[ast.stmt]) -> dict[str, int]:
     """How often each name is stored in a block, nested functions included."""
     counts: Counter[str] = Counter()
     for statement in body:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
                 counts[node.id] += 1
             elif isinstance(node, ast.Nonlocal):
                 counts.update(dict.fromkeys(node.names, 2))
             elif isinstance(node, ast.For | ast.AsyncFor | ast.While):
                 counts.update(
-                    {
-                        n.id: 1
-                        for n in ast.walk(node)
-                        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-                    }
+                    {n.id: 1 for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
                 )
     return dict(counts)
 
 
 def _globals(body: Sequence[ast.stmt]) -> frozenset[str]:
     return frozenset(
-        name for s in body for node in ast.walk(s) if isinstance(node, ast.Global) for name in node.names
+        name for s in body for node in walk(s) if isinstance(node, ast.Global) for name in node.names
     )
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from harness.facts.python_source.off_path.scopes import FunctionNode
+from harness.facts.python_source.walk import children, walk
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -43,7 +44,7 @@ def scope_of(function: FunctionNode) -> FunctionScope:
     while pending:
         node, is_own, is_walrus_own = pending.pop()
         _note(scope, node, is_own=is_walrus_own if isinstance(node, ast.NamedExpr) else is_own)
-        for child in ast.iter_child_nodes(node):
+        for child in children(node):
             is_inside = not _opens_scope(node, child)
             is_comprehension = isinstance(node, _COMPREHENSIONS)
             pending.append((child, is_own and is_inside, is_walrus_own and (is_inside or is_comprehension)))
@@ -78,7 +79,7 @@ def _note(scope: FunctionScope, node: ast.AST, *, is_own: bool) -> None:
         scope.used.add(node.id)
         scope.shared.update(() if is_own else (node.id,))
     if isinstance(node, ast.Try):
-        walked = (n for statement in node.finalbody for n in ast.walk(statement))
+        walked = (n for statement in node.finalbody for n in walk(statement))
         scope.shared.update(n.id for n in walked if isinstance(n, ast.Name))
     if isinstance(node, ast.Global | ast.Nonlocal):
         scope.used.update(node.names)
@@ -118,4 +119,4 @@ def _opens_scope(node: ast.AST, child: ast.AST) -> bool:
 
 
 def _arguments(function: FunctionNode) -> list[ast.arg]:
-    return [node for node in ast.walk(function.args) if isinstance(node, ast.arg)]
+    return [node for node in walk(function.args) if isinstance(node, ast.arg)]

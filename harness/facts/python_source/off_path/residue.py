@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from harness.facts.python_source.names import dotted
+from harness.facts.python_source.walk import walk
 
 _QUERIES = frozenset(
     (
@@ -41,7 +42,7 @@ def tidy(body: list[ast.stmt]) -> list[ast.stmt]:
     while True:
         loaded: set[str] = set()
         for statement in body:
-            for node in ast.walk(statement):
+            for node in walk(statement):
                 if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Store):
                     loaded.add(node.id)
                 elif isinstance(node, ast.Global | ast.Nonlocal):
@@ -91,7 +92,7 @@ def effect_of_expression(expression: ast.AST, *, calls_are_sure: bool = False) -
     With `calls_are_sure` a call of code that is not analysed counts as doing something.
     """
     found: list[Effect] = []
-    for node in ast.walk(expression):
+    for node in walk(expression):
         if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom):
             return Effect("it waits or yields", is_sure=True)
         if not isinstance(node, ast.Call) or getattr(node, "is_quiet", False):

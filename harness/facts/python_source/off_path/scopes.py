@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from harness.facts.python_source.names import dotted, resolve_relative
 from harness.facts.python_source.tree import SourceTree
+from harness.facts.python_source.walk import walk
 from harness.facts.python_source.words import names_in
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -64,6 +65,8 @@ class Scopes:
     classes: dict[str, list[tuple[str, ast.ClassDef]]] = field(default_factory=lambda: defaultdict(list))
     imports: dict[str, dict[str, str]] = field(default_factory=dict)
     """By path: local name to the dotted name that it was imported as."""
+    stored_of: dict[Key, tuple[dict[str, int], frozenset[str]]] = field(default_factory=dict)
+    """By function that was read: how often it stores each name, and which it declares global."""
     _names: dict[Key, frozenset[str]] = field(default_factory=dict)
     _rebound: dict[str, frozenset[str]] = field(default_factory=dict)
 
@@ -115,7 +118,7 @@ class Scopes:
     def names_of(self, key: Key, node: ast.AST) -> frozenset[str]:
         """The names that a function uses, or with an empty name what a module does."""
         if key not in self._names:
-            self._names[key] = frozenset(name for inner in ast.walk(node) for name in names_in(inner))
+            self._names[key] = frozenset(name for inner in walk(node) for name in names_in(inner))
         return self._names[key]
 
     def _index(
@@ -161,7 +164,7 @@ def rebound_names(module: ast.Module, package: str) -> frozenset[str]:
                 is_overload = any(dotted(d) in _OVERLOADS for d in node.decorator_list)
                 bound[name] |= set() if is_overload else {f"line {node.lineno}"}
             case ast.Assign(targets=targets) if not (is_fallback and _is_none(node.value)):
-                for inner in (n for target in targets for n in ast.walk(target)):
+                for inner in (n for target in targets for n in walk(target)):
                     if isinstance(inner, ast.Name):
                         bound[inner.id].add("an assignment")
             case _:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from harness.facts.python_source.off_path.calls import is_changed
 from harness.facts.python_source.off_path.scopes import Function, FunctionNode, Key
+from harness.facts.python_source.walk import walk
 
 _CALLED_BY_OTHERS = ("forward", "__call__")
 """Methods that run when the object is called, whatever its name."""
@@ -80,7 +81,7 @@ def _why_annotations_differ(old: FunctionNode, new: FunctionNode) -> Iterator[tu
     for name, node in after.items():
         if node is None or (name in before and ast.dump(node) == _dump(before[name])):
             continue
-        if any(isinstance(n, ast.Call | ast.Await | ast.NamedExpr) for n in ast.walk(node)):
+        if any(isinstance(n, ast.Call | ast.Await | ast.NamedExpr) for n in walk(node)):
             yield f"the annotation `{ast.unparse(node)}` runs when {new.name} is defined", True
         elif name in before:
             yield f"{name} is annotated in another way, which decorators and torch can read", False
@@ -89,7 +90,7 @@ def _why_annotations_differ(old: FunctionNode, new: FunctionNode) -> Iterator[tu
 
 
 def _annotations(node: FunctionNode) -> dict[str, ast.expr | None]:
-    arguments = [a for a in ast.walk(node.args) if isinstance(a, ast.arg)]
+    arguments = [a for a in walk(node.args) if isinstance(a, ast.arg)]
     return {**{a.arg: a.annotation for a in arguments}, "what it returns": node.returns}
 
 
@@ -128,11 +129,11 @@ class _Trimmer:
     doubts: list[tuple[ast.Call, str]] = field(default_factory=list)
 
     def trimmed(self, statement: ast.stmt) -> ast.stmt:
-        if not any(isinstance(node, ast.Call) and self._spare(node) for node in ast.walk(statement)):
+        if not any(isinstance(node, ast.Call) and self._spare(node) for node in walk(statement)):
             return statement
         # The trees are kept for other readings: only a copy may be cut.
         copied = copy.deepcopy(statement)
-        for node in ast.walk(copied):
+        for node in walk(copied):
             while isinstance(node, ast.Call) and (spare := self._spare(node)):
                 part, is_sure = spare
                 if not is_sure:

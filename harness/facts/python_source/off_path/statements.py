@@ -13,7 +13,16 @@ from harness.facts.python_source.off_path.knowledge import Knowledge
 from harness.facts.python_source.off_path.patterns import matches
 from harness.facts.python_source.off_path.residue import effect_of, has_no_effect, tidy
 from harness.facts.python_source.off_path.scopes import FunctionNode, Key
-from harness.facts.python_source.off_path.values import ANYTHING, BOTTOM, Value, join, known, unknown
+from harness.facts.python_source.off_path.values import (
+    ANYTHING,
+    BOTTOM,
+    Value,
+    join,
+    join_all,
+    known,
+    unknown,
+)
+from harness.facts.python_source.walk import walk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,12 +191,19 @@ class Statements:
         if value.is_bottom:
             return _NOT_REACHED
         self._forget(node.body, frame)
-        self._store(node.target, unknown(value.taint), frame)
+        self._store(node.target, self._each(node.iter, value, frame), frame)
         body_frame = frame.copy()
         body, _ = self.block(node.body, body_frame)
         merge_frames(frame, [frame.copy(), body_frame])
         orelse, _ = self.block(node.orelse, frame)
         return [_replaced(node, iter=iterated, body=body or [ast.Pass()], orelse=orelse)], False
+
+    def _each(self, iterated: ast.expr, value: Value, frame: Frame) -> Value:
+        """What a loop's variable can be: one of the constants that are written out."""
+        items = iterated.elts if isinstance(iterated, ast.Tuple | ast.List) else []
+        if items and all(isinstance(item, ast.Constant) for item in items):
+            return join_all(self._expressions.read(item, frame)[0] for item in items)
+        return unknown(value.taint)
 
     def _while(self, node: ast.While, frame: Frame) -> Left:
         self._forget(node.body, frame)
@@ -289,7 +305,7 @@ class Statements:
             return [node], False
         inner = frame.captured()
         inner.stored = stored_names(node.body)
-        for argument in ast.walk(node.args):
+        for argument in walk(node.args):
             if isinstance(argument, ast.arg):
                 inner.env[argument.arg] = ANYTHING
         nested = Statements(
@@ -381,7 +397,7 @@ class Statements:
         return _replaced(node, **fields) if fields else node
 
     def _bind_pattern(self, pattern: ast.pattern, frame: Frame) -> None:
-        for inner in ast.walk(pattern):
+        for inner in walk(pattern):
             name = getattr(inner, "name", None) or getattr(inner, "rest", None)
             if isinstance(name, str):
                 frame.env[name] = ANYTHING
@@ -392,7 +408,7 @@ def _may_raise(body: Iterable[ast.stmt]) -> bool:
     plain = (
         s for s in body if isinstance(s, ast.Expr | ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return)
     )
-    return any(isinstance(node, ast.Subscript | ast.Call) for s in plain for node in ast.walk(s))
+    return any(isinstance(node, ast.Subscript | ast.Call) for s in plain for node in walk(s))
 
 
 def _catches_key_error(handler: ast.ExceptHandler) -> bool:
@@ -410,7 +426,7 @@ def _marked(statement: ast.stmt, taint: str) -> ast.stmt:
 def _mark(body: Iterable[ast.stmt], taint: str) -> None:
     """Notes on every statement that whether it runs hangs on something undecided."""
     for statement in body:
-        for node in ast.walk(statement):
+        for node in walk(statement):
             if isinstance(node, ast.stmt) and taint and not getattr(node, "undecided", ""):
                 node.undecided = taint  # type: ignore[attr-defined]
 

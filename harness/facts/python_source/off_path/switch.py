@@ -30,7 +30,7 @@ class SwitchOff:
     @property
     def name(self) -> str:
         """The key as an identifier: what a flag is called on a configuration object."""
-        return self.key.lstrip("-").rpartition(".")[2].replace("-", "_")
+        return identifier_of(self.key)
 
     @property
     def value(self) -> Value:
@@ -65,6 +65,11 @@ class SwitchOff:
         if text in _LITERALS:
             return _LITERALS[text]
         return int(text) if text.lstrip("-").isdigit() else self.off
+
+
+def identifier_of(key: str) -> str:
+    """What a flag is called on a configuration object: `foo_fast` of `--foo-fast`."""
+    return key.lstrip("-").rpartition(".")[2].replace("-", "_")
 
 
 SWITCHES = Value(None, mapping="switches")

@@ -11,7 +11,7 @@ import pytest
 
 from harness.app.judging import known_checks
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
-from harness.app.selftest.workplace import Workplace, changed_paths
+from harness.app.selftest.workplace import Workplace, changed_paths, head_of
 from harness.model.errors import ConfigurationError, FasttrackError
 from harness.model.words import Principle, Tier
 
@@ -99,6 +99,20 @@ def test_patches_of_neighbouring_lines_go_together_and_one_that_is_in_the_way_do
     assert place.group("together", patches) == [patches[:2], patches[2:]]
     merged = (place.commit_on_top("merged", patches[:2]) / "a.txt").read_text().splitlines()
     assert merged == ["of first", "line 1", "of third", "line 3", "line 4"]
+
+
+def test_the_same_files_make_the_same_commit_at_any_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    (tmp_path / "a.txt").write_text("a\n")
+    heads = []
+    for year in (2001, 2002):
+        monkeypatch.setenv("GIT_COMMITTER_DATE", f"{year}-01-01T00:00:00Z")
+        place = Workplace(root=tmp_path, folder=tmp_path.parent / f"{tmp_path.name}-{year}")
+        place.copy_tree()
+        heads.append(head_of(place.clean))
+    assert heads[0] == heads[1]
 
 
 def test_no_fault_is_its_own_twin() -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.app.cpu_tier import NOT_IN_PROFILE
 from harness.app.selftest.catalogue import Case
-from harness.app.selftest.judging import answer, judge_reasons, result_of
-from harness.app.selftest.run import exit_code_of, rate
+from harness.app.selftest.judging import answer, judge_reasons, not_run_at, result_of
+from harness.app.selftest.report import exit_code_of, rate
 from harness.app.selftest.table import render_table
 from harness.model.change import Change
 from harness.model.finding import Finding
@@ -20,20 +21,25 @@ from harness.model.selftest import (
     SelftestReport,
     Stage,
     count_detected,
-    count_false_alarms,
+    count_twins,
 )
 from harness.model.words import ExitCode, Outcome, Principle, Tier, Verdict
 
 
 def case(
-    *, is_twin: bool = False, expected: tuple[str, ...] = ("ISO001",), subject: str = "", escapes: str = ""
+    *,
+    is_twin: bool = False,
+    expected: tuple[str, ...] = ("ISO001",),
+    subject: str = "",
+    escapes: str = "",
+    stage: Stage = Stage.STATIC,
 ) -> Case:
     fault = FaultDescription(
         title="a fault",
         kind="a kind",
         principle=Principle.ISOLATION,
         tier=Tier.STATIC,
-        stage=Stage.STATIC,
+        stage=stage,
         expected=expected,
         subject=subject,
         twin="nothing",
@@ -42,7 +48,7 @@ def case(
     return Case(id="a-fault", fault=fault, is_twin=is_twin, edit=Path("fault.patch"))
 
 
-def judgement(**outcomes: Outcome) -> Judgement:
+def judgement(message: str = "m", **outcomes: Outcome) -> Judgement:
     findings = tuple(
         Finding(
             check=check,
@@ -50,7 +56,7 @@ def judgement(**outcomes: Outcome) -> Judgement:
             tier=Tier.STATIC,
             subject="here",
             outcome=outcome,
-            message="m",
+            message=message,
             advice="a",
             evidence=("an-id",),
         )
@@ -130,6 +136,42 @@ def test_a_twin_is_clean_when_nothing_fails_and_its_check_decides(
 
 
 @pytest.mark.parametrize(
+    ("outcome", "message", "verdict"),
+    [
+        (Outcome.PASS, "m", CaseVerdict.CLEAN),
+        (Outcome.FAIL, "m", CaseVerdict.FALSE_ALARM),
+        (Outcome.INCONCLUSIVE, "m", CaseVerdict.UNDECIDED),
+        (Outcome.INCONCLUSIVE, NOT_IN_PROFILE, CaseVerdict.UNDECIDED),
+        (Outcome.ERROR, NOT_IN_PROFILE, CaseVerdict.UNDECIDED),
+        (Outcome.NOT_RUN, "the engine did not start", CaseVerdict.UNDECIDED),
+        (Outcome.NOT_RUN, f"probe: {NOT_IN_PROFILE}", CaseVerdict.CLEAN),
+    ],
+)
+def test_under_the_quick_profile_every_required_check_must_decide_but_what_the_profile_leaves_out(
+    outcome: Outcome, message: str, verdict: CaseVerdict
+) -> None:
+    quick = case(is_twin=True, expected=(), stage=Stage.QUICK)
+    assert result_of(quick, judgement(message, ISO001=outcome), 1.0).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [(Outcome.NOT_RUN, CaseVerdict.CLEAN), (Outcome.INCONCLUSIVE, CaseVerdict.UNDECIDED)],
+)
+def test_under_the_quick_profile_what_was_not_run_before_the_change_counts_only_while_it_is_not_run(
+    outcome: Outcome, verdict: CaseVerdict
+) -> None:
+    quick = case(is_twin=True, expected=(), stage=Stage.QUICK)
+    before = not_run_at(judgement(ISO001=Outcome.NOT_RUN), Tier.STATIC)
+    assert result_of(quick, judgement(ISO001=outcome), 1.0, not_run_before=before).verdict is verdict
+
+
+def test_an_undecided_twin_says_what_its_check_said() -> None:
+    found = result_of(case(is_twin=True), judgement("too few", ISO001=Outcome.INCONCLUSIVE), 1.0)
+    assert found.reason == "ISO001 inconclusive: too few"
+
+
+@pytest.mark.parametrize(
     ("reasons", "is_twin", "verdict"),
     [
         (("ISO001",), False, CaseVerdict.DETECTED),
@@ -169,7 +211,8 @@ def report(*cases: CaseResult) -> SelftestReport:
         commit="c" * 40,
         cases=cases,
         detection=rate(*count_detected(cases)),
-        false_alarm=rate(*count_false_alarms(cases)),
+        false_alarm=rate(*count_twins(cases, CaseVerdict.FALSE_ALARM)),
+        undecided=rate(*count_twins(cases, CaseVerdict.UNDECIDED)),
     )
 
 
@@ -211,5 +254,17 @@ def test_the_table_says_date_hardware_and_both_rates_with_their_intervals() -> N
     text = render_table(report(answer(FAULT, CaseVerdict.DETECTED), answer(TWIN, CaseVerdict.CLEAN)))
     assert all(
         part in text
-        for part in ("2026-01-01", "a CPU", "Detected: 1 of 1 (", "to 100%", "False alarms: 0 of 1 (0% to")
+        for part in (
+            "2026-01-01",
+            "a CPU",
+            "Detected: 1 of 1 (",
+            "to 100%",
+            "alarms: 0 of 1 (0% to",
+            "undecided: 0",
+        )
     )
+
+
+def test_the_table_says_when_the_tree_was_not_the_commits() -> None:
+    changed = report().model_copy(update={"commit": "c" * 40 + "+"})
+    assert ["with changes" in render_table(found) for found in (report(), changed)] == [False, True]

@@ -12,21 +12,27 @@ from pathlib import Path
 import pytest
 
 from harness.app.recorder import Progress
+from harness.app.selftest import run as selftest_run
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
 from harness.app.selftest.judging import answer, parts_to_ask
 from harness.app.selftest.kept import SIZES, sizes_of
 from harness.app.selftest.run import Selftest
 from harness.app.selftest.workplace import Workplace
 from harness.app.suite_plan import CpuSizes
+from harness.model.errors import ConfigurationError
 from harness.model.selftest import CaseResult, CaseVerdict
 from harness.model.words import ExitCode, Tier
 from harness.options import OutputOptions, SelftestOptions
+from tests.bundles.examples import changed_files, environment, plain_report, write_bundle
 
 ROOT = Path(__file__).resolve().parents[4]
 TWO = ["binary-vendored", "key-undocumented"]
 OPTIONS = SelftestOptions(
     repo=ROOT,
     only=(),
+    clean=0,
+    seed=0,
+    baselines=None,
     tier=Tier.STATIC,
     jobs=2,
     python=Path(sys.executable),
@@ -46,6 +52,7 @@ from harness.model.selftest import CaseVerdict
 def judge(self, cases, started):
     if not cases[0].is_twin:
         return [answer(case, CaseVerdict.DETECTED) for case in cases]
+    time.sleep(1)  # What the fault gave is with the parent before this is told to end.
     child = subprocess.Popen(["sleep", "600"])
     print(f"child {child.pid}", file=sys.stderr, flush=True)
     time.sleep(600)
@@ -121,6 +128,30 @@ def test_a_case_that_ends_its_process_is_a_row(tmp_path: Path, monkeypatch: pyte
     run = Selftest(Workplace(root=ROOT, folder=tmp_path), OPTIONS, Progress(quiet=True))
     run.run_all(load_catalogue(ROOT / CATALOGUE, TWO))
     assert [r.verdict for r in run.results] == [CaseVerdict.ERROR] * 4
+
+
+@pytest.mark.parametrize(
+    ("head", "memory_gib", "taken"), [(None, 16.0, True), ("d" * 40, 16.0, False), (None, 8.0, False)]
+)
+def test_baselines_of_an_earlier_call_are_taken_up_on_the_same_files_and_environment_alone(
+    head: str | None, memory_gib: float, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept"
+    bundle = write_bundle(kept, (environment(), changed_files()), plain_report)
+    here = environment().model_copy(update={"memory_gib": environment().memory_gib * memory_gib / 16})
+    monkeypatch.setattr(selftest_run, "collect_environment", lambda _: here)
+    monkeypatch.setattr(selftest_run, "head_of", lambda _: head or bundle.change.head)
+    options = replace(OPTIONS, baselines=kept)
+    run = Selftest(Workplace(root=ROOT, folder=tmp_path), options, Progress(quiet=True))
+    assert run._is_of_this_tree(kept) is taken
+
+
+@pytest.mark.parametrize(
+    "options", [replace(OPTIONS, clean=1, only=("a",)), replace(OPTIONS, baselines=Path("a"))]
+)
+def test_made_changes_and_the_catalogue_are_not_mixed(options: SelftestOptions) -> None:
+    with pytest.raises(ConfigurationError, match="two runs"):
+        selftest_run.selftest(options)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,13 @@ import pytest
 
 from harness.engine import marker
 from harness.engine.ledger_file import LedgerFile
-from harness.engine.probe.cuda_graphs import hook_graphs, nodes_of, tells_marker_at_replay
+from harness.engine.probe import cuda_graphs
+from harness.engine.probe.cuda_graphs import (
+    hook_graphs,
+    nodes_of,
+    tells_marker_at_replay,
+    watch_cuda_graphs,
+)
 from harness.engine.probe.graph_watch import GraphNode, GraphWatch
 from harness.engine.step_recorder import StepRecorder
 from harness.engine.trace_settings import DecisionTarget
@@ -212,3 +219,18 @@ def test_only_what_is_called_inside_a_capture_counts_at_its_replays(steps: StepR
         graph.capture_end()
         call_when("after")
         assert tells_marker_at_replay(steps, id(graph)) is ("inside" in when)
+
+
+def test_nobody_is_said_to_follow_graphs_once_the_watch_has_ended(
+    steps: StepRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a GPU: the planted graph, which shows that graphs are followed, is said to have been seen."""
+    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=None))
+    monkeypatch.setattr(cuda_graphs.torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(cuda_graphs.torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(cuda_graphs.torch.cuda, "CUDAGraph", MadeGraph)
+    monkeypatch.setattr(cuda_graphs, "begin_history", lambda: None)
+    monkeypatch.setattr(cuda_graphs, "plant_graph", lambda _, told: setattr(told, "follows_graphs", True))
+    with watch_cuda_graphs(steps):
+        assert steps.follows_graphs
+    assert not steps.follows_graphs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import signal
 import sys
 import threading
@@ -12,9 +13,11 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from harness.engine.probe.process_state import (
+    GENERATED,
     collect_interpreter,
     collect_registries,
     collect_replaced,
+    name_generated,
     origin_of,
 )
 
@@ -117,3 +120,30 @@ def test_an_entry_shows_with_the_class_that_it_names(monkeypatch: pytest.MonkeyP
 
 def test_an_object_comes_from_where_its_class_does() -> None:
     assert origin_of(SimpleNamespace()) == "types:SimpleNamespace"
+
+
+def generated(cache: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """What is shown of a module that PyTorch's compiler wrote into a cache: its name, and what it holds."""
+    text = source.replace("CACHE", str(cache))
+    key = f"c{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    file = cache / key[1:3] / f"{key}.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    module = ModuleType(GENERATED + key)
+    module.__file__ = str(file)
+    exec(compile(text, str(file), "exec"), vars(module))
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, module.__name__, module)
+        held = {f"{k} from {v}" for k, v in collect_replaced({}).items() if k.startswith(GENERATED)}
+        return {name_generated({})[module.__name__], *held}
+
+
+def test_the_same_compiled_code_is_the_same_in_every_cache_and_other_code_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "# kernel path: CACHE/ab/kernel.py\nclass Runner:\n    def call(self): return 1\n"
+    first, second = (generated(tmp_path / name, source, monkeypatch) for name in ("one", "two"))
+    other = generated(tmp_path / "three", source.replace("return 1", "return 2"), monkeypatch)
+    assert len(first) > 1
+    assert first == second
+    assert not first & other

@@ -638,6 +638,70 @@ def test_a_read_that_may_also_be_on_for_another_reason_guards_nothing(body: str)
     assert worst_state(read_hunks(head, fast=fast)) is GuardState.UNGUARDED
 
 
+KINDS = """\
+import enum
+
+
+class Backend(str, enum.Enum):
+    AUTO = "auto"
+    FAST = "fast"
+
+
+class Plain(enum.Enum):
+    AUTO = "auto"
+    FAST = "fast"
+
+
+class Other(enum.Enum):
+    @classmethod
+    def _missing_(cls, value):
+        return cls.FAST
+
+    AUTO = "none"
+    FAST = "fast"
+
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "state"),
+    [
+        ("Backend(backend(config)) is Backend.FAST", GuardState.GUARDED),
+        ("Backend(backend(config)) == 'fast'", GuardState.GUARDED),
+        ("Plain(backend(config)) is Plain.FAST", GuardState.GUARDED),
+        ("Plain(backend(config)).value == FAST", GuardState.GUARDED),
+        ("Plain(backend(config)) is not Plain.FAST", GuardState.UNGUARDED),
+        ("Plain(backend(config)) != AUTO", GuardState.UNGUARDED),
+        ("Backend(backend(config)) is not Plain.AUTO", GuardState.UNGUARDED),
+        ("Backend(backend(config)) is Backend.AUTO", GuardState.UNGUARDED),
+        ("Other(backend(config)) is Other.FAST", GuardState.UNDECIDED),
+    ],
+)
+def test_a_switch_that_becomes_a_member_of_an_enumeration_is_followed(test: str, state: GuardState) -> None:
+    fast = KINDS + FAST.replace("return backend(config) == FAST", f"return {test}")
+    assert fast != KINDS + FAST
+    head = edit(IMPORT_ON, (CALL, f"{CALL}        if is_on(self.config):\n            hidden = hidden * 2\n"))
+    assert worst_state(read_hunks(head, fast=fast)) is state
+
+
+@pytest.mark.parametrize(
+    ("names", "state"),
+    [
+        ("('x', 'y')", GuardState.GUARDED),
+        ("NAMES", GuardState.UNDECIDED),
+    ],
+)
+def test_an_own_class_that_gets_attributes_in_a_loop_leaves_others_as_they_are(
+    names: str, state: GuardState
+) -> None:
+    fast = f"{FAST}\n\nfor name in {names}:\n    setattr(Loud, name, kernel)\n"
+    head = edit(
+        IMPORT, KEEP, (CALL, f"{CALL}        if self.fast is not None:\n            hidden = hidden * 2\n")
+    )
+    assert worst_state(read_hunks(head, fast=fast)) is state
+
+
 def test_a_function_that_sets_a_variable_of_the_hooked_file_does_something() -> None:
     base = edit(
         (HEAD, "        return self.head(hidden) * SCALE\n"), ("class Whale", "SCALE = 2\n\n\nclass Whale")
