@@ -19,6 +19,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     # What vLLM prints goes where its warnings go.
     os.dup2(2, 1)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     from vllm.benchmarks import serve
 
     print(READY, file=answers)

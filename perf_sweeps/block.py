@@ -89,7 +89,9 @@ class Visit(Record):
     counted_tokens: int | None = None
     """Output tokens by an independent count (the engine's ledger), for all requests of the visit."""
     wall_s: float | None = None
-    """The harness's own clock around the load generator's work."""
+    """The harness's own clock around the load generator's work; its start, such as reading prompts, included."""
+    engine_s: float | None = None
+    """Of a foreign load generator: from the start of the engine's first step for the visit to the end of its last."""
     specialized_share: float | None = None
     """Share of the decode tokens that the specialised path served."""
     open_loop: OpenLoopCheck | None = None

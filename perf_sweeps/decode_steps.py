@@ -24,6 +24,8 @@ class VisitSteps:
     """Mean tokens a request and pure decode step."""
     specialized_share: float | None
     """Of the tokens of pure decode steps."""
+    span_s: float | None = None
+    """From the start of the visit's first step to the end of its last; None where it has none."""
 
 
 def read_visit(
@@ -40,10 +42,14 @@ def read_visit(
     num_tokens, num_prefill = 0, 0
     emitted, parts, fast = 0, 0, 0
     full: list[LedgerRow | None] = []
+    first_ns, last_ns = None, 0
     for row in rows:
         mine = [r for r in row.requests if any(belongs_to(r.request_id, c) for c in client_ids)]
         num_tokens += sum(r.num_emitted_tokens for r in mine)
         num_prefill += sum(r.num_prefill_tokens for r in mine)
+        if mine:
+            first_ns = row.started_ns if first_ns is None else first_ns
+            last_ns = row.started_ns + row.duration_ns
         if not mine or not row.is_pure_decode:
             full.append(None)
             continue
@@ -58,4 +64,5 @@ def read_visit(
         decode_step_ms=fmean(gaps) if gaps else None,
         acceptance_length=emitted / parts if parts and emitted else None,
         specialized_share=fast / emitted if emitted else None,
+        span_s=(last_ns - first_ns) / 1e9 if first_ns is not None else None,
     )

@@ -70,13 +70,13 @@ class EngineHost:
             for arm, spec in specs.items():
                 if spec.is_traced:
                     _require_sound(arm, spec)
-            reader = self._clients[Arm.BASELINE]
+            self._awake: Arm | None = None
             self._prompts = PromptSource(
-                reader.tokenize,
+                lambda text: self._reader.tokenize(text),
                 passages,
                 seed=seed,
                 vocabulary=_vocabulary(specs[Arm.BASELINE].model_dir),
-                detokenize=reader.detokenize,
+                detokenize=lambda tokens: self._reader.detokenize(tokens),
             )
         except BaseException:
             self.close()
@@ -84,9 +84,13 @@ class EngineHost:
         if load == "vllm-bench":
             self._bench = BenchDriver(Path(self._bench_folder.name))
         self._tails = {arm: LedgerTail(spec.ledger_dir) for arm, spec in specs.items()}
-        self._awake: Arm | None = None
         self._warm: set[tuple[str, Arm]] = set()
         self._num_bench_runs = 0
+
+    @property
+    def _reader(self) -> CompletionClient:
+        """Of the arm that is awake: a stopped server answers nothing, and all have one tokenizer."""
+        return self._clients[self._awake or Arm.BASELINE]
 
     def visit(self, task: BlockTask, arm: Arm, position: int) -> Visit:
         """One turn of an arm, after a turn that is not recorded where the arm has not served the cell yet."""

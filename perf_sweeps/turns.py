@@ -152,4 +152,5 @@ class BenchTurn:
             wall_s=frame.wall_s,
             machine=frame.machine,
         )
-        return visit.model_copy(update=_by_engine(frame.cell, steps, visit.input_lens))
+        span = {"engine_s": steps.span_s if steps else None}
+        return visit.model_copy(update=_by_engine(frame.cell, steps, visit.input_lens) | span)

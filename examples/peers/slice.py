@@ -14,7 +14,7 @@ from typing import Any
 from examples.peers.place import collect_place, why_not
 from examples.peers.plan import DEPLOYED_RANKS, GPUS
 from examples.peers.slice_rank import NO_MULTICAST
-from examples.slice.__main__ import ARMS, DEPTHS, Process, agreement, layer_times
+from examples.slice.__main__ import ARMS, DEPTHS, Process, agreement, layer_times, schedules
 from examples.slice.config import write_slice
 
 
@@ -105,7 +105,7 @@ def measure(arms: Mapping[tuple[str, int], Ranks], batches: list[int], rounds: i
         "ready_s": lambda: {
             f"{arm} {depth}": ranks.answer()["ready"] for (arm, depth), ranks in arms.items()
         },
-        "agreement": lambda: agreement(processes),
+        "agreement": lambda: agreement(processes, [*schedules()]),
         "layers": lambda: layer_times(processes, batches, 1024, rounds),
         "about": lambda: {f"{arm} {depth}": ranks.ask("about") for (arm, depth), ranks in arms.items()},
     }

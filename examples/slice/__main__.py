@@ -125,7 +125,7 @@ def one_by_one(arrivals: list[list[int]]) -> list[list[int]]:
     return found
 
 
-def agreement(arms: dict[tuple[str, int], Process]) -> dict[str, Any]:
+def agreement(arms: dict[tuple[str, int], Process], names: list[str]) -> dict[str, Any]:
     """Divergence of the specialised arm from stock, beside two of stock from itself.
 
     Once with the same schedule, where stock repeats itself almost to the bit, and once with each request alone, where
@@ -133,7 +133,8 @@ def agreement(arms: dict[tuple[str, int], Process]) -> dict[str, Any]:
     """
     stock, specialised = arms["stock", DEPTHS[0]], arms["specialised", DEPTHS[0]]
     found = {}
-    for name, arrivals in schedules().items():
+    for name in names:
+        arrivals = schedules()[name]
         reference = stock.ask("force", arrivals=arrivals)["logprobs"]
         others = {
             "stock_again": stock.ask("force", arrivals=arrivals),
@@ -157,6 +158,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, nargs="*", default=[1, 8, 64])
     parser.add_argument("--contexts", type=int, nargs="*", default=[1024])
     parser.add_argument("--prefills", type=int, nargs="*", default=[256, 2048, 8000])
+    parser.add_argument("--schedules", nargs="*", choices=list(schedules()), default=list(schedules()))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--soak-steps", type=int, default=0)
     parser.add_argument("--max-context", type=int, default=16384)
@@ -181,10 +183,10 @@ def main() -> None:
                 "ready_s",
                 {f"{arm} {depth}": process.answer()["ready"] for (arm, depth), process in arms.items()},
             )
-            keep("agreement", agreement(arms))
             keep("layers", [row for context in options.contexts
                             for row in layer_times(arms, options.batches, context, options.rounds)])  # fmt: skip
             keep("prefill", prefill_times(arms, options.prefills, options.rounds))
+            keep("agreement", agreement(arms, options.schedules))
             if options.soak_steps:
                 soak = {"batch": 4, "steps": options.soak_steps}
                 keep("soak", arms["specialised", DEPTHS[0]].ask("soak", **soak))

@@ -51,6 +51,8 @@ def serve(
         hf_overrides={"architectures": [_ARCHITECTURES[decode_backend]]},
         additional_config={"decode_backend": decode_backend, **switch},
         compilation_config={
+            # vLLM's choice by its own class's name, which the other arm has not.
+            "mode": 0,
             "cudagraph_mode": "FULL_DECODE_ONLY",
             "cudagraph_capture_sizes": [1, 2, 4, 8, 16, 32, 64],
             **compilation,

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from eval_suites.suite import Suite, run_suite
@@ -84,7 +84,8 @@ def collect_cpu_tier(run: CpuRun) -> None:
     """
     rows = load_eval_rows(run.manifest, run.data_root)
     if run.own_tests is not None and Arm.CANDIDATE in run.arms:
-        collect_own_tests(run.own_tests)
+        limit_s = run.sizes.own_tests_s
+        collect_own_tests(replace(run.own_tests, clean_s=limit_s, controls_s=limit_s))
     try:
         model_dir = build_checkpoint(run)
     except EngineError as error:

@@ -52,6 +52,8 @@ class CpuSizes:
     """With 32 problems they let an engine that scores 0.75 % of its answers unlike pass in 99 of 100 runs."""
     num_control_requests: int = 32
     """Of each evaluation suite, asked once more with the candidate made wrong on purpose."""
+    own_tests_s: float = 300.0
+    """Seconds for the change's own tests as they are, and as many for all their runs with falsified answers."""
     with_probes: bool = True
     """Whether the scripted runs are made."""
     timing_pairs: int = 8
@@ -75,6 +77,7 @@ SIZES: Mapping[Profile, CpuSizes] = {
         num_aime_rows=4,
         num_aime_samples=1,
         num_control_requests=4,
+        own_tests_s=30.0,
         with_probes=False,
         timing_pairs=0,
     ),
@@ -92,6 +95,7 @@ SIZES: Mapping[Profile, CpuSizes] = {
         num_aime_rows=16,
         num_aime_samples=4,
         num_control_requests=16,
+        own_tests_s=30.0,
         with_probes=False,
         timing_pairs=0,
     ),

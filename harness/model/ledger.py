@@ -65,16 +65,6 @@ class LedgerRow(Record):
         """No request of the step computes a prompt position."""
         return self.num_reqs > 0 and all(r.num_prefill_tokens == 0 for r in self.requests)
 
-    @cached_property
-    def is_decided(self) -> bool:
-        """A decision point chose the specialised path."""
-        return any(d.specialized for d in self.decisions)
-
-    @cached_property
-    def called(self) -> frozenset[str]:
-        """The functions of `ran` that ran."""
-        return frozenset(target for target, num_calls in self.ran.items() if num_calls > 0)
-
 
 class TracerProof(Record):
     """How a worker's tracer shows that it is alive and wraps what the manifest names."""
@@ -110,9 +100,10 @@ class CodeTargets:
 
 def path_of(row: LedgerRow, targets: CodeTargets) -> Path:
     """The path that served `row`: what was decided and what ran must agree."""
-    decided = row.is_decided
-    specialized_ran = not targets.specialized_code.isdisjoint(row.called)
-    baseline_ran = not targets.baseline_code.isdisjoint(row.called)
+    decided = any(d.specialized for d in row.decisions)
+    ran = [target for target, num_calls in row.ran.items() if num_calls > 0]
+    specialized_ran = not targets.specialized_code.isdisjoint(ran)
+    baseline_ran = not targets.baseline_code.isdisjoint(ran)
     if decided and specialized_ran and not baseline_ran:
         return Path.SPECIALIZED
     if not decided and not specialized_ran and baseline_ran:

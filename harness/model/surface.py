@@ -7,6 +7,9 @@ from typing import Literal
 
 from harness.model.record import Record
 
+FLAG_OF_THE_ENGINE = "--additional-config"
+"""What vLLM's command line has had since 0.8: source that does not hold it does not say which flags there are."""
+
 
 class SettingKind(StrEnum):
     """How a setting is given."""

@@ -46,7 +46,7 @@ class StartUpCost:
     num_variants: int
     workspace_bytes: int
     copied_bytes: int
-    """Weights that exist a second time, in another order; Marlin's room is not among them."""
+    """Weights that exist a second time, in another order."""
 
 
 class K3Decode:

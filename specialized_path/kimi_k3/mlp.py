@@ -8,15 +8,18 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from vllm.distributed import get_tensor_model_parallel_world_size, tensor_model_parallel_all_reduce
+from vllm.distributed import (
+    get_tensor_model_parallel_rank,
+    get_tensor_model_parallel_world_size,
+    tensor_model_parallel_all_reduce,
+)
 
-from specialized_path.kernels.moe_experts.launch import routed_experts
-from specialized_path.kernels.moe_experts.packing import PackedExperts
-from specialized_path.kernels.moe_experts.shape import GATED_ROWS
+from specialized_path.kernels.moe_experts.launch import held_rows, routed_experts
+from specialized_path.kernels.moe_experts.packing import MarlinExperts
+from specialized_path.kernels.moe_experts.shape import ExpertShape
 from specialized_path.kernels.moe_experts.shared_launch import (
     PackedSharedExperts,
     pack_shared_experts,
-    shared_down,
     shared_experts,
 )
 from specialized_path.kernels.moe_experts.shared_variants import find_shared_variant
@@ -24,15 +27,15 @@ from specialized_path.kernels.moe_experts.variants import (
     down_variants,
     find_variant,
     gate_up_variants,
-    restore_variant,
 )
-from specialized_path.kernels.moe_latent.geometry import TOP_K
+from specialized_path.kernels.moe_latent.geometry import HIDDEN, LATENT, TOP_K
 from specialized_path.kernels.moe_latent.launch import (
     front,
     front_buffer,
     latent_norm,
-    latent_up,
     pack_front,
+    pack_tail,
+    project_tail,
     select_experts,
 )
 from specialized_path.kernels.moe_latent.variants import (
@@ -40,11 +43,11 @@ from specialized_path.kernels.moe_latent.variants import (
     front_variants,
     norm_variant,
     selection_variant,
-    up_variants,
+    tail_variants,
 )
 from specialized_path.kernels.variant import KernelVariant
-from specialized_path.kimi_k3.experts import packed_experts
-from specialized_path.kimi_k3.moe_scope import list_dense_reasons, list_moe_reasons
+from specialized_path.kimi_k3.experts import bind_experts, list_experts_reasons
+from specialized_path.kimi_k3.moe_scope import expert_shape, list_dense_reasons, list_moe_reasons
 from specialized_path.kimi_k3.switch import MAX_BATCH
 
 _BATCHES = range(1, MAX_BATCH + 1)
@@ -127,27 +130,28 @@ class MoeSpace:
     weights: Tensor
     hidden: Tensor
     combined: Tensor
-    normed: Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentMoe:
-    """OC-14 to OC-19: seven kernels."""
+    """OC-14 to OC-19: six kernels."""
 
     w_front: Tensor
     """Of `pack_front`; vLLM's latent and router weights are views of it."""
     bias: Tensor
-    experts: PackedExperts
-    w_shared_down: Tensor
+    experts: MarlinExperts
+    """vLLM's own."""
     w_norm: Tensor
-    w_up: Tensor
+    """Zeros on all ranks but the first: only one adds the up-projection, which every rank has whole."""
+    w_tail: Tensor
+    """Of `pack_tail`; vLLM's up-projection and shared down-projection are views of it."""
     space: MoeSpace
     reason: str | None = None
 
     @property
     def copied_bytes(self) -> int:
         """The shared experts' gate and up rows taking turns."""
-        return 2 * self.w_shared_down.nbytes
+        return 4 * HIDDEN * (self.w_tail.shape[1] - LATENT)
 
     def run(self, x: Tensor, out: Tensor, /) -> Tensor:
         """Runs it into `out`."""
@@ -158,26 +162,19 @@ class LatentMoe:
         combined = routed_experts(
             found.latent, ids, weights, self.experts, hidden=space.hidden[:batch], out=space.combined[:batch]
         )
-        shared = shared_down(found.shared_hidden, self.w_shared_down, out=out)
-        if _num_ranks() > 1:
-            combined, shared = _summed(combined), _summed(shared)
         # A collective's dependants may not start early.
-        normed = latent_norm(combined, self.w_norm, out=space.normed[:batch], use_pdl=_num_ranks() == 1)
-        return latent_up(normed, self.w_up, shared)
+        latent_norm(_summed(combined), self.w_norm, out=found.normed, use_pdl=_num_ranks() == 1)
+        return _summed(project_tail(found.tail, self.w_tail, out=out))
 
     def variants(self) -> Iterator[KernelVariant]:
         """By batch."""
-        intermediate = self.experts.gate_up.shape[1] * GATED_ROWS
         yield selection_variant()
         yield norm_variant()
         for batch in _BATCHES:
-            yield find_product(front_variants(), len(self.w_front), batch).kernel
-            yield find_product(up_variants(), len(self.w_up), batch).kernel
-            yield find_shared_variant("down", self.w_shared_down.shape[1], batch).kernel
+            yield find_product(front_variants(), tuple(self.w_front.shape), batch).kernel
+            yield find_product(tail_variants(), tuple(self.w_tail.shape), batch).kernel
             for kind in (gate_up_variants(), down_variants()):
-                yield find_variant(kind, intermediate, batch).kernel
-        shape = find_variant(gate_up_variants(), intermediate, 1).shape
-        yield from (restore_variant(shape, is_gated) for is_gated in (True, False))
+                yield find_variant(kind, held_rows(self.experts), batch).kernel
 
 
 def bind_mlps(model: Any) -> tuple[Mlp, ...]:
@@ -194,28 +191,32 @@ def _bind(layer: Any, config: Any, spaces: dict[int, MoeSpace]) -> Mlp:
         inner = mlp.down_proj.weight.shape[1]
         weights = pack_shared_experts(mlp.gate_up_proj.weight, mlp.down_proj.weight)
         return DenseMlp(weights=weights, hidden=weights.down.new_empty(MAX_BATCH * inner))
-    reasons = list_moe_reasons(mlp, config)
-    packed = None if reasons else packed_experts(mlp.experts.routed_experts)
-    if packed is None:
-        return StockMlp(module=mlp, reason="; ".join(reasons) or "experts are not packed")
-    return _bind_moe(mlp, packed, spaces)
+    reasons, routed = list_moe_reasons(mlp, config), getattr(mlp.experts, "routed_experts", None)
+    shape = None if reasons else expert_shape(routed)
+    if shape is not None:
+        reasons = list_experts_reasons(routed, shape)
+    if reasons or shape is None:
+        return StockMlp(module=mlp, reason="; ".join(reasons))
+    return _bind_moe(mlp, shape, spaces)
 
 
-def _bind_moe(moe: Any, packed: PackedExperts, spaces: dict[int, MoeSpace]) -> LatentMoe:
+def _bind_moe(moe: Any, shape: ExpertShape, spaces: dict[int, MoeSpace]) -> LatentMoe:
     latent, router = moe.routed_expert_down_proj.weight, moe.gate.weight
     w_front = pack_front(latent.data, router.data, moe.shared_experts.gate_up_proj.weight.data)
     latent.data, router.data = w_front[: len(latent)], w_front[len(latent) : len(latent) + len(router)]
-    intermediate = packed.gate_up.shape[1] * GATED_ROWS
-    if intermediate not in spaces:
-        spaces[intermediate] = _space(w_front, len(latent), intermediate)
+    up, shared_down = moe.routed_expert_up_proj.weight, moe.shared_experts.down_proj.weight
+    w_tail = pack_tail(up.data, shared_down.data)
+    up.data, shared_down.data = w_tail[:, :LATENT], w_tail[:, LATENT:]
+    w_norm = moe.routed_expert_norm.weight.data
+    if shape.intermediate not in spaces:
+        spaces[shape.intermediate] = _space(w_front, len(latent), shape.intermediate)
     return LatentMoe(
         w_front=w_front,
         bias=moe.gate.e_score_correction_bias.data,
-        experts=packed,
-        w_shared_down=moe.shared_experts.down_proj.weight,
-        w_norm=moe.routed_expert_norm.weight,
-        w_up=moe.routed_expert_up_proj.weight,
-        space=spaces[intermediate],
+        experts=bind_experts(moe.experts.routed_experts),
+        w_norm=w_norm if get_tensor_model_parallel_rank() == 0 else torch.zeros_like(w_norm),
+        w_tail=w_tail,
+        space=spaces[shape.intermediate],
     )
 
 
@@ -227,7 +228,6 @@ def _space(w_front: Tensor, latent: int, intermediate: int) -> MoeSpace:
         weights=torch.empty(MAX_BATCH, TOP_K, **rows),
         hidden=torch.empty(MAX_BATCH, TOP_K, intermediate, **rows),
         combined=torch.empty(MAX_BATCH, latent, **rows),
-        normed=torch.empty(MAX_BATCH, latent, **rows),
     )
 
 

@@ -11,8 +11,7 @@ class KimiK3SpecializedForCausalLM(KimiLinearForCausalLM):
     """vLLM's model, unchanged while the switch is off or the choice is vLLM's own specialised decode.
 
     Prefill, mixed steps and everything else out of scope stay vLLM's forward; pure decode steps of at most 64 requests
-    run on `K3Decode`, built at the first step that reaches the loaded model. The experts that it serves are packed as
-    they are loaded, and restored for vLLM's forward.
+    run on `K3Decode`, built at the first step that reaches the loaded model, which reads vLLM's experts in place.
     """
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
@@ -29,10 +28,6 @@ class KimiK3SpecializedForCausalLM(KimiLinearForCausalLM):
             self_served, engine_config = take_switch(vllm_config)
         super().__init__(vllm_config=engine_config, prefix=prefix)
         self._is_self_served = self_served
-        if self_served:
-            from specialized_path.kimi_k3.experts import pack_experts_at_load
-
-            pack_experts_at_load(self.model)
         self._max_context = vllm_config.model_config.max_model_len
         self._k3_decode: Any = None
 

@@ -30,9 +30,6 @@ _MOE: dict[str, tuple[object, ...]] = {
     "topk_group": (1,),
 }
 _MODULE: dict[str, tuple[object, ...]] = {"use_mega_moe": (False,), "use_sequence_parallel": (False,)}
-_EXPERTS: dict[str, tuple[object, ...]] = {
-    "intermediate_size_per_partition": tuple(shape.intermediate for shape in SHAPES)
-}
 
 
 def is_plain(linear: Any) -> bool:
@@ -54,9 +51,15 @@ def list_dense_reasons(mlp: Any, config: Any) -> tuple[str, ...]:
 
 
 def expert_shape(routed: Any) -> ExpertShape | None:
-    """The shape that vLLM's `RoutedExperts` hold without padding, None where no kernel has it."""
+    """The shape of vLLM's `RoutedExperts`, None where no kernel has it."""
+    sizes = _sizes(routed)
+    return next((shape for shape in SHAPES if (shape.intermediate, shape.held) == sizes), None)
+
+
+def _sizes(routed: Any) -> tuple[int, int]:
+    """Rows of gate without and with vLLM's padding."""
     held = routed.moe_config.intermediate_size_per_partition
-    return next((shape for shape in SHAPES if shape.intermediate == held), None)
+    return getattr(routed.moe_config, "intermediate_size_per_partition_unpadded", None) or held, held
 
 
 def list_moe_reasons(moe: Any, config: Any) -> tuple[str, ...]:
@@ -67,7 +70,11 @@ def list_moe_reasons(moe: Any, config: Any) -> tuple[str, ...]:
     reasons = [*list_differences(config, _MOE), *list_differences(moe, _MODULE)]
     if reasons or moe.shared_experts is None:
         return (*reasons, *(("shared_experts: got None",) if moe.shared_experts is None else ()))
-    reasons += list_differences(moe.experts.routed_experts.moe_config, _EXPERTS)
+    routed = moe.experts.routed_experts
+    if expert_shape(routed) is None:
+        expected = " or ".join(f"{shape.intermediate} in {shape.held}" for shape in SHAPES)
+        size, held = _sizes(routed)
+        reasons.append(f"experts' intermediate size: got {size} in {held}, expected {expected}")
     plain = {
         "gate": moe.gate,
         "routed_expert_down_proj": moe.routed_expert_down_proj,

@@ -109,8 +109,8 @@ class K3Deployment:
     """Mode of the CUDA graphs of the other steps."""
     local_heads: int = 12
     """Attention heads of one rank, of both kinds."""
-    max_num_seqs: int = MAX_BATCH
-    """Requests in a step, at most."""
+    compilation_mode: str = "NONE"
+    """How vLLM compiles models."""
     model: dict[str, object] = field(default_factory=lambda: dict(_MODEL_CONSTANTS))
     kda: dict[str, object] = field(default_factory=lambda: dict(_KDA_CONSTANTS))
 
@@ -149,11 +149,11 @@ def list_refusals(deployment: K3Deployment, *, experimental: bool = False) -> tu
 
 def list_costs(deployment: K3Deployment) -> tuple[str, ...]:
     """Returns what a served deployment pays for that its settings do not need."""
-    if deployment.max_num_seqs <= MAX_BATCH:
+    if deployment.compilation_mode == "NONE":
         return ()
     return (
-        f"max_num_seqs: got {deployment.max_num_seqs}; steps of more than {MAX_BATCH} requests run on vLLM's forward, "
-        "which first restores every layer's experts (docs/slice.md)",
+        f"compilation mode: got {deployment.compilation_mode}, expected NONE; the model is not compiled, and steps of "
+        "vLLM's forward take PyTorch's norms and activations in the place of vLLM's kernels (docs/slice.md)",
     )
 
 
@@ -163,6 +163,7 @@ def _one_each(constants: dict[str, object]) -> dict[str, tuple[object, ...]]:
 
 def collect_k3_deployment(vllm_config: "VllmConfig", capability: tuple[int, int]) -> K3Deployment:
     """Reads the settings that matter out of an engine's configuration."""
+    from vllm.config import CompilationMode
     from vllm.model_executor.layers.mamba.mamba_utils import MambaStateDtypeCalculator
 
     model, parallel, cache = vllm_config.model_config, vllm_config.parallel_config, vllm_config.cache_config
@@ -192,7 +193,7 @@ def collect_k3_deployment(vllm_config: "VllmConfig", capability: tuple[int, int]
         decode_graphs="NONE" if graphs is None else graphs.decode_mode().name,
         mixed_graphs="NONE" if graphs is None else graphs.mixed_mode().name,
         local_heads=text.num_attention_heads // parallel.tensor_parallel_size,
-        max_num_seqs=vllm_config.scheduler_config.max_num_seqs,
+        compilation_mode=CompilationMode(vllm_config.compilation_config.mode).name,
         model={key: getattr(text, key, None) for key in _MODEL_CONSTANTS},
         kda={key: (text.linear_attn_config or {}).get(key) for key in _KDA_CONSTANTS},
     )

@@ -90,6 +90,7 @@ def test_a_drift_that_is_linear_in_time_moves_no_ratio() -> None:
         (lambda _: {"decode_step_ms": None}, "nothing was timed"),
         (lambda v: {"wall_s": v.duration_s + 9}, "harness's clock"),
         (lambda v: {"wall_s": v.duration_s / 2}, "harness's clock"),
+        (lambda v: {"engine_s": v.duration_s * 1.1}, "the engine worked for"),
         (lambda _: {"input_lens": (15,) * 4}, "4 prompts have another length than 16"),
         (lambda v: {"open_loop": check(v, num_tokens=31)}, "an independent client 31"),
         (lambda v: {"open_loop": check(v, wall_s=v.duration_s + 9)}, "at that pace an independent client"),

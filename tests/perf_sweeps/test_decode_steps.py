@@ -61,3 +61,8 @@ def test_the_acceptance_length_is_tokens_by_request_and_step() -> None:
     assert read(
         row(1, "ar", "br", emitted=3), row(2, "ar", "br", emitted=2)
     ).acceptance_length == pytest.approx(2.5)
+
+
+def test_the_span_is_that_of_the_visits_own_steps() -> None:
+    assert read(row(0, "zr"), row(1, "ar"), row(3, "br"), row(9, "zr")).span_s == pytest.approx(0.010000001)
+    assert read(row(0, "zr")).span_s is None

@@ -146,6 +146,13 @@ def test_a_load_generator_that_did_other_work_than_it_was_asked_makes_the_block_
     assert said in " ".join(find_faults(FRAME.cell, block_of(bench(**changed))))
 
 
+def test_the_start_of_the_generator_is_no_fault_and_a_time_shorter_than_the_engines_is() -> None:
+    slow_start = bench().model_copy(update={"wall_s": 4.0, "engine_s": 0.017})
+    assert find_faults(FRAME.cell, block_of(slow_start)) == ()
+    too_short = bench().model_copy(update={"engine_s": 0.03})
+    assert "the engine worked for 0.03 s" in " ".join(find_faults(FRAME.cell, block_of(too_short)))
+
+
 def test_tokens_that_the_engine_never_made_make_the_block_void() -> None:
     visit = bench().model_copy(update={"counted_tokens": 0})
     assert "the engine made 0: cached" in " ".join(find_faults(FRAME.cell, block_of(visit)))

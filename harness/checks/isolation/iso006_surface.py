@@ -9,7 +9,7 @@ from harness.checks.isolation.record_judge import RecordJudge, judge_latest
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import SurfaceEvidence
 from harness.model.finding import Finding, Location
-from harness.model.surface import SettingKind, SettingUse, SwitchRead
+from harness.model.surface import FLAG_OF_THE_ENGINE, SettingKind, SettingUse, SwitchRead
 from harness.model.words import Outcome, Principle, Tier
 
 _SEARCHED = (SettingKind.ENVIRONMENT, SettingKind.FLAG)
@@ -130,10 +130,13 @@ class _Judge(RecordJudge[SurfaceEvidence]):
             if (use.kind, use.name) in self._read | self._set_in_code or elsewhere:
                 continue
             known = use.kind is SettingKind.CONFIG_KEY or bool(self._record.searched)
-            has_flags = any(kind is SettingKind.FLAG for kind, _ in self._read)
-            # Where nobody knows the engine's flags, a change without any documents only those.
-            if use.kind is SettingKind.FLAG and not known and not has_flags:
-                continue
+            if use.kind is SettingKind.FLAG:
+                has_flags = any(kind is SettingKind.FLAG for kind, _ in self._read)
+                # Without an engine, a change that declares no flag is taken to document the engine's.
+                if use.name == FLAG_OF_THE_ENGINE or not (known or has_flags):
+                    continue
+                engine = self._searches.get(FLAG_OF_THE_ENGINE)
+                known = engine is not None and bool(engine.found)
             yield self._drift(
                 use,
                 Outcome.FAIL if known else Outcome.INCONCLUSIVE,

@@ -14,23 +14,11 @@ from harness.facts.python_source.walk import walk
 if TYPE_CHECKING:
     from harness.facts.python_effects.resolve import Resolver
 
-_PURE = frozenset(
-    (
-        *(
-            "abc",
-            "collections",
-            "contextlib",
-            "copy",
-            "dataclasses",
-            "enum",
-            "fractions",
-            "functools",
-            "inspect",
-        ),
-        *("itertools", "logging", "math", "numbers", "operator", "re", "string", "types", "typing"),
-        *("typing_extensions", "warnings"),
-    )
-)
+_PURE_PACKAGES = """
+    abc builtins collections contextlib copy dataclasses enum fractions functools inspect itertools logging math numbers
+    operator pathlib re string types typing typing_extensions warnings
+"""
+_PURE = frozenset(_PURE_PACKAGES.split())
 """Packages whose functions tell nothing about the machine and change nothing that outlives the call."""
 _STATE = re.compile(r"(sys|os|platform)\..+|(\w+\.)*__version__(\..+)?|torch\.version\..+|(\w+\.)*envs\.\w+")
 """What differs between machines without being called."""
@@ -38,13 +26,11 @@ _NOT_THERE = ("ImportError", "ModuleNotFoundError")
 
 
 def refusal(resolver: Resolver, site: Site, node: ast.Raise | ast.Assert) -> tuple[str, bool] | None:
-    """An error that a module's top raises: its name, and whether every import meets it.
+    """An error that an import raises: its name, and whether every import meets it.
 
-    None for one that hangs on the file's own constants, which is the same wherever it is imported, and for one in the
-    place of an import that failed anyway.
+    None for one that hangs on the file's own constants, which is the same wherever it is imported, for one in the
+    place of an import that failed anyway, and for the end of a function, which other ways may leave before.
     """
-    if site.scope.function is not None:
-        return None
     name = _name_of(node)
     tests = [node.test] if isinstance(node, ast.Assert) else []
     is_caught = is_handler = False
@@ -58,7 +44,7 @@ def refusal(resolver: Resolver, site: Site, node: ast.Raise | ast.Assert) -> tup
     causes = [cause for test in tests for cause in hangs_on(resolver, test, site)]
     if causes:
         return f"{name} by {causes[0]}", False
-    if tests:
+    if tests or site.scope.function is not None:
         return None
     return name, not (is_handler or is_caught)
 

@@ -117,7 +117,7 @@ class Resolver:
         return union(element_values(self, value, index) for value in values)
 
     def module_attribute(self, module: Module, name: str) -> Values:
-        """A global of one of the judged modules; nothing is known of one that modules have from each other in a circle."""
+        """A global of a judged module; nothing is known of one that modules have from each other in a circle."""
         if (module, name) in self._asked:
             return NOTHING_KNOWN
         self._asked.add((module, name))

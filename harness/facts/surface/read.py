@@ -13,7 +13,7 @@ from harness.facts.surface.absent import SwitchReader
 from harness.facts.surface.documents import document_uses
 from harness.facts.surface.settings import SettingReader, attribute_reads
 from harness.model.manifest import SwitchSection
-from harness.model.surface import SettingKind, SettingUse, SwitchRead
+from harness.model.surface import FLAG_OF_THE_ENGINE, SettingKind, SettingUse, SwitchRead
 
 _OF_OTHERS_TOO = (SettingKind.ENVIRONMENT, SettingKind.FLAG)
 
@@ -76,11 +76,12 @@ def read_surface(files: SurfaceFiles, switch: SwitchSection, *, commands: Collec
 
 
 def looked_up(surface: Surface) -> set[str]:
-    """The names that may be others' settings as well: a flag `--no-x` also as `--x`."""
+    """The names that may be others' settings as well, a flag `--no-x` also as `--x`; with flags one of the engine's."""
     told = [u for u in surface.documents if u.role == "documents"]
     keys = [u for u in (*told, *surface.tests) if u.kind is SettingKind.CONFIG_KEY]
     uses = [u for u in (*surface.code, *surface.tests, *surface.documents) if u.kind in _OF_OTHERS_TOO]
-    return {name for u in (*uses, *keys) for name in (u.name, u.name.replace("--no-", "--", 1))}
+    names = {name for u in (*uses, *keys) for name in (u.name, u.name.replace("--no-", "--", 1))}
+    return names | {FLAG_OF_THE_ENGINE} if any(u.kind is SettingKind.FLAG for u in uses) else names
 
 
 def _switch_reads(code: Program, uses: Iterable[SettingUse], switch: SwitchSection) -> tuple[SwitchRead, ...]:

@@ -10,8 +10,8 @@ from torch import Tensor
 from specialized_path.kernels.benchmark import ROTATED_BYTES, BenchmarkCell, PreparedCell, num_copies
 from specialized_path.kernels.moe_experts.cases import random_step
 from specialized_path.kernels.moe_experts.launch import routed_experts
-from specialized_path.kernels.moe_experts.packing import SCALE_OFFSET, PackedExperts
-from specialized_path.kernels.moe_experts.shape import BLOCK_BYTES, BLOCK_K, SHAPES, TILE_ROWS, ExpertShape
+from specialized_path.kernels.moe_experts.packing import MarlinExperts
+from specialized_path.kernels.moe_experts.shape import GROUP_K, SHAPES, STEP_K, ExpertShape
 from specialized_path.kernels.moe_experts.shared_launch import (
     PackedSharedExperts,
     pack_shared_experts,
@@ -30,7 +30,7 @@ def cells() -> tuple[BenchmarkCell, ...]:
             name=f"moe routed {shape.name} batch={batch}",
             family="moe_experts",
             operator="OC-16, OC-17",
-            rank_shape=shape.name,
+            rank_shape=shape.name.split()[0],
             batch=batch,
             bytes_moved=routed_bytes(shape, batch),
             prepare=partial(_prepare_routed, shape, batch),
@@ -57,23 +57,26 @@ def routed_bytes(shape: ExpertShape, batch: int) -> int:
     """Weights of the experts that uniform routing is expected to choose, activations in and out."""
     distinct = shape.num_experts * (1 - (1 - shape.top_k / shape.num_experts) ** batch)
     hidden = 2 * batch * shape.top_k * 2 * shape.intermediate
-    return int(distinct * shape.expert_bytes) + hidden + 4 * batch * shape.latent
+    return int(distinct * shape.read_bytes) + hidden + 4 * batch * shape.latent
 
 
-def draw_weights(shape: ExpertShape) -> PackedExperts:
-    """Packed weights of every expert, codes uniform, scales 2^-11 ... 2^-6, on the current GPU."""
+def draw_weights(shape: ExpertShape) -> MarlinExperts:
+    """Weights of every expert, codes uniform, scales 2^-11 ... 2^-6, on the current GPU."""
     gen = torch.Generator("cuda").manual_seed(0)
 
-    def draw(tiles: int, num_bytes: int) -> Tensor:
-        size = (shape.num_experts, tiles, num_bytes)
-        found = torch.randint(0, 256, size, generator=gen, device="cuda", dtype=torch.uint8)
-        codes = num_bytes // BLOCK_BYTES * (TILE_ROWS * BLOCK_K // 2)
-        found[..., codes:] = found[..., codes:] % 6 + (116 + SCALE_OFFSET)
-        return found
+    def words(rows: int, columns: int) -> Tensor:
+        size = (shape.num_experts, columns // STEP_K, 2 * rows)
+        return torch.randint(-(2**31), 2**31, size, generator=gen, device="cuda", dtype=torch.int32)
 
-    return PackedExperts(
-        gate_up=draw(shape.gate_up_tiles, shape.gate_up_tile_bytes),
-        down=draw(shape.down_tiles, shape.down_tile_bytes),
+    def scales(rows: int, columns: int) -> Tensor:
+        size = (shape.num_experts, columns // GROUP_K, rows)
+        return torch.randint(116, 122, size, generator=gen, device="cuda", dtype=torch.uint8)
+
+    return MarlinExperts(
+        w13=words(2 * shape.held, shape.latent),
+        w2=words(shape.latent, shape.held),
+        w13_scale=scales(2 * shape.held, shape.latent),
+        w2_scale=scales(shape.latent, shape.held),
     )
 
 
@@ -81,7 +84,7 @@ def _prepare_routed(shape: ExpertShape, batch: int) -> PreparedCell:
     weights = draw_weights(shape)
     hidden = torch.empty(batch, shape.top_k, shape.intermediate, dtype=torch.bfloat16, device="cuda")
     out = torch.empty(batch, shape.latent, dtype=torch.bfloat16, device="cuda")
-    copies = max(3, -(-ROTATED_BYTES // (batch * shape.top_k * shape.expert_bytes)))
+    copies = max(3, -(-ROTATED_BYTES // (batch * shape.top_k * shape.read_bytes)))
     steps = [random_step(shape, batch, "cuda", seed=i) for i in range(copies)]
     candidate = [
         partial(routed_experts, s.latent, s.topk_ids, s.topk_weights, weights, hidden=hidden, out=out)
@@ -90,7 +93,9 @@ def _prepare_routed(shape: ExpertShape, batch: int) -> PreparedCell:
     candidate[0]()
     torch.cuda.synchronize()
     try:
-        return PreparedCell(candidate=candidate, baselines={"vllm Marlin": marlin(shape, steps)}, missing={})
+        return PreparedCell(
+            candidate=candidate, baselines={"vllm Marlin": marlin(weights, steps)}, missing={}
+        )
     except ImportError as error:
         return PreparedCell(candidate=candidate, baselines={}, missing={"vllm Marlin": str(error)})
 

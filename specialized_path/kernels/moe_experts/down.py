@@ -1,9 +1,9 @@
 """Down-projection of every chosen expert and a rank's weighted sum over slots: the rest of OC-16, the first of OC-17.
 
-A CTA owns some columns of the latent and goes through all passes. One warp copies each pass's rows of the down weights
-into a ring, from before the dependency wait: which experts they are was settled two launches back. Each pass belongs to
-one warp a tile, so that no sum crosses warps. Outputs, rounded as the contract says, stay in shared memory until all
-slots of all tokens are there, and are then weighted and added in slot order: the same bits for every batch and place.
+Two CTAs of a cluster share 64 columns of the latent and take passes by turns; each pass belongs to one warp, so that no
+sum crosses warps. Its weights are on the way before the dependency wait: which experts they are was settled two
+launches back. Outputs, rounded as the contract says, go to the shared memory of the CTA that owns their column, and are
+weighted and added in slot order when all slots of all tokens are there: the same bits for every batch and place.
 """
 
 from __future__ import annotations
@@ -13,15 +13,28 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Int64, Uint8, Uint32, Uint64
+from cutlass import Float32, Int32, Int64, Uint8, Uint32
 
 from specialized_path.kernels.common import device
 from specialized_path.kernels.moe_experts import ops
 from specialized_path.kernels.moe_experts.grouping import Grouping
-from specialized_path.kernels.moe_experts.products import block_products, load_activations
-from specialized_path.kernels.moe_experts.shape import TILE_ROWS, DownTactic, ExpertShape
+from specialized_path.kernels.moe_experts.products import (
+    WarpRing,
+    activation_place,
+    clear_sums,
+    copy_activations,
+    copy_weights,
+    expert_place,
+    multiply,
+    tile_place,
+)
+from specialized_path.kernels.moe_experts.shape import GROUP_K, TILE_ROWS, DownTactic, ExpertShape
 
 _WARP = 32
+_CLUSTER = 2
+_COLUMNS = TILE_ROWS // _CLUSTER
+"""Of the latent, that a CTA owns."""
+_ROW_BYTES = _COLUMNS * 2
 _POISON = 0x7FFF7FFF
 """Two NaNs: what the output of a slot is that no expert served."""
 
@@ -34,24 +47,24 @@ class DownKernel:
     tactic: DownTactic
 
     @property
-    def row_bytes(self) -> int:
-        """Outputs of a slot in shared memory."""
-        return self.tactic.tiles * TILE_ROWS * 2
-
-    @property
-    def stage_bytes(self) -> int:
-        """A CTA's weights of a pass."""
-        return self.tactic.tiles * self.shape.down_tile_bytes
-
-    @property
     def output_bytes(self) -> int:
-        """Outputs of all slots."""
-        return self.tactic.max_tokens * self.shape.top_k * self.row_bytes
+        """Outputs of all slots, of a CTA's columns."""
+        return self.tactic.max_tokens * self.shape.top_k * _ROW_BYTES
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory: ring, outputs, grouping."""
-        return self.tactic.stages * self.stage_bytes + self.output_bytes + Grouping.shared_bytes(self.shape)
+        """Dynamic shared memory: rings, outputs, grouping."""
+        return self.tactic.warps * self.ring_bytes + self.output_bytes + Grouping.shared_bytes(self.shape)
+
+    @property
+    def ring_bytes(self) -> int:
+        """A warp's ring."""
+        return self.tactic.depth * WarpRing.stage_bytes(1)
+
+    @property
+    def code_bytes(self) -> int:
+        """Codes of a group of K of an expert, of all rows."""
+        return self.shape.latent * GROUP_K // 2
 
     @cute.jit
     def __call__(
@@ -59,15 +72,17 @@ class DownKernel:
         hidden: cute.Pointer,
         topk_ids: cute.Pointer,
         topk_weights: cute.Pointer,
-        down: cute.Pointer,
+        codes: cute.Pointer,
+        scales: cute.Pointer,
         combined: cute.Pointer,
         num_tokens: Int32,
         use_pdl: Int32,
         stream: Any,
     ) -> None:
         """`combined[b] = sum over slots of topk_weights[b, slot] * bf16(W2[id] hidden[b, slot])`."""
-        self.kernel(hidden, topk_ids, topk_weights, down, combined, num_tokens).launch(
-            grid=(self.shape.down_tiles // self.tactic.tiles, 1, 1),
+        self.kernel(hidden, topk_ids, topk_weights, codes, scales, combined, num_tokens).launch(
+            grid=(_CLUSTER * self.shape.down_tiles, 1, 1),
+            cluster=(_CLUSTER, 1, 1),
             block=(self.tactic.threads, 1, 1),
             smem=self.shared_bytes,
             stream=stream,
@@ -80,100 +95,143 @@ class DownKernel:
         hidden: cute.Pointer,
         topk_ids: cute.Pointer,
         topk_weights: cute.Pointer,
-        down: cute.Pointer,
+        codes: cute.Pointer,
+        scales: cute.Pointer,
         combined: cute.Pointer,
         num_tokens: Int32,
     ) -> None:
-        """CTA i computes columns `16 tiles i ...` of every row."""
-        tactic = self.tactic
+        """CTA `2 i + r` has columns `64 i + 32 r ...` of every row."""
         block, _, _ = cute.arch.block_idx()
         thread, _, _ = cute.arch.thread_idx()
-        warp = cute.arch.make_warp_uniform(thread // _WARP)
-        ring = cute.arch.get_dyn_smem(Uint8, alignment=128).toint()
-        outputs = ring + tactic.stages * self.stage_bytes
-        passes = Grouping(self.shape, tactic.threads, outputs + self.output_bytes)
-        full = cute.arch.alloc_smem(Uint64, 2 * tactic.stages, alignment=16)
-        empty = full + tactic.stages
-        if thread == 0:
-            for stage in cutlass.range_constexpr(tactic.stages):
-                cute.arch.mbarrier_init(full + stage, 1)
-                cute.arch.mbarrier_init(empty + stage, tactic.tiles * _WARP)
-            cute.arch.mbarrier_init_fence()
+        rings = cute.arch.get_dyn_smem(Uint8, alignment=128).toint()
+        outputs = rings + self.tactic.warps * self.ring_bytes
+        passes = Grouping(self.shape, self.tactic.threads, outputs + self.output_bytes)
         passes.clear(thread)
         place = thread * 16
-        while place < num_tokens * (self.shape.top_k * self.row_bytes):
+        while place < num_tokens * (self.shape.top_k * _ROW_BYTES):
             ops.store_shared_words(outputs + place, (Uint32(_POISON),) * 4)
-            place += tactic.threads * 16
+            place += self.tactic.threads * 16
+        # A CTA may write to its peer once that one has put its poison there.
+        cute.arch.cluster_arrive()
         cute.arch.sync_threads()
         num_passes = passes.build(thread, topk_ids.toint(), num_tokens)
-        if thread == tactic.threads - _WARP:
-            self.copy(ring, full, empty, passes, down.toint(), block, num_passes)
-        device.wait_for_dependencies()
-        device.release_dependents()
-        if warp < tactic.tiles * tactic.pass_warps:
-            self.multiply(ring, outputs, full, passes, hidden.toint(), num_passes, thread)
-        cute.arch.sync_threads()
-        first_column = block * (tactic.tiles * TILE_ROWS)
-        self.combine(outputs, topk_weights.toint(), combined.toint(), first_column, num_tokens, thread)
+        tile, rank = block // _CLUSTER, block % _CLUSTER
+        starts = (codes.toint(), scales.toint(), hidden.toint())
+        ring = WarpRing(
+            rings + thread // _WARP * self.ring_bytes,
+            thread % _WARP,
+            rows=self.shape.latent,
+            tiles=1,
+            tile_stride=0,
+            depth=self.tactic.depth,
+        )
+        self.stream(ring, outputs, passes, starts, tile, rank, num_passes, thread)
+        cute.arch.cluster_arrive()
+        cute.arch.cluster_wait()
+        self.combine(outputs, topk_weights.toint(), combined.toint(), block * _COLUMNS, num_tokens, thread)
 
     @cute.jit
-    def copy(
+    def stream(
         self,
-        ring: Int32,
-        full: cute.Pointer,
-        empty: cute.Pointer,
-        passes: cutlass.Constexpr,
-        down: Int64,
-        block: Int32,
-        num_passes: Int32,
-    ) -> None:
-        """Streams the CTA's rows of every pass's expert through the ring."""
-        stage, phase = Int32(0), Int32(1)
-        for index in range(num_passes):
-            expert = passes[index].expert
-            cute.arch.mbarrier_wait(empty + stage, phase)
-            cute.arch.mbarrier_arrive_and_expect_tx(full + stage, self.stage_bytes)
-            expert_bytes: cutlass.Constexpr = self.shape.down_tiles * self.shape.down_tile_bytes
-            source = down + Int64(expert) * expert_bytes + block * self.stage_bytes
-            ops.bulk_copy(ring + stage * self.stage_bytes, source, self.stage_bytes, (full + stage).toint())
-            stage += 1
-            if stage == self.tactic.stages:
-                stage, phase = Int32(0), phase ^ 1
-
-    @cute.jit
-    def multiply(
-        self,
-        ring: Int32,
+        ring: cutlass.Constexpr,
         outputs: Int32,
-        full: cute.Pointer,
         passes: cutlass.Constexpr,
-        hidden: Int64,
+        starts: tuple[Int64, Int64, Int64],
+        tile: Int32,
+        rank: Int32,
         num_passes: Int32,
         thread: Int32,
     ) -> None:
-        """A warp's tile of every `pass_warps`-th pass."""
-        tactic, shape = self.tactic, self.shape
-        warp, lane = thread // _WARP, thread % _WARP
-        tile, first = warp % tactic.tiles, warp // tactic.tiles
-        blocks: cutlass.Constexpr = shape.down_blocks
-        mine = cute.make_rmem_tensor((8 * blocks,), Uint32)
-        found = cute.make_rmem_tensor((4,), Float32)
-        for index in range(first, num_passes, tactic.pass_warps):
-            this = passes[index]
-            load_activations(mine, this, hidden, shape.intermediate, 1, blocks, lane)
-            stage, phase = index % tactic.stages, (index // tactic.stages) & 1
-            cute.arch.mbarrier_wait(full + stage, phase)
-            codes = ring + stage * self.stage_bytes + tile * shape.down_tile_bytes
-            block_products(found, mine, codes, blocks, 0, blocks, lane)
-            device.release_reads()
-            cute.arch.mbarrier_arrive(full + tactic.stages + stage)
-            for i in cutlass.range_constexpr(2):
-                column = lane % 4 * 2 + i
-                if column < this.count:
-                    pair = ops.load_shared_word(this.pairs + column * 4)
-                    place = outputs + pair * self.row_bytes + (tile * TILE_ROWS + lane // 4) * 2
-                    ops.store_shared_bf16(place, found[i])
-                    ops.store_shared_bf16(place + TILE_ROWS, found[2 + i])
+        """A warp's passes, one behind the other; the next one's first groups are asked for before this one's end.
+
+        Args:
+            ring: the warp's.
+            outputs: shared address of the outputs of this CTA's columns.
+            passes: the step's grouping.
+            starts: addresses of expert 0's codes and scales and of pair 0's hidden values.
+            tile: of the latent.
+            rank: of the CTA in its cluster.
+            num_passes: of the step.
+            thread: of the CTA.
+        """
+        groups: cutlass.Constexpr = self.shape.down_groups
+        ahead: cutlass.Constexpr = self.tactic.depth - 1
+        stride: cutlass.Constexpr = _CLUSTER * self.tactic.warps
+        lane = thread % _WARP
+        first = rank + _CLUSTER * cute.arch.make_warp_uniform(thread // _WARP)
+        has_pass = first < num_passes
+        codes, scales, row = starts
+        if has_pass:
+            codes, scales, row = self.places(passes, starts, tile, first, lane)
+            for stage in cutlass.range_constexpr(ahead):
+                place, scale_place, _ = self.advance(codes, scales, row, stage)
+                copy_weights(ring, stage, place, scale_place)
+                ops.commit_copies()
+        cute.arch.cluster_wait()
+        device.wait_for_dependencies()
+        device.release_dependents()
+        if has_pass:
+            for stage in cutlass.range_constexpr(ahead):
+                copy_activations(ring, stage, row + stage * (2 * GROUP_K))
+                ops.commit_copies()
+        codes, scales, row = self.advance(codes, scales, row, ahead)
+        stage, free = Int32(0), Int32(ahead)
+        for index in range(first, num_passes, stride):
+            clear_sums(ring)
+            for part in cutlass.range_constexpr(2):
+                if cutlass.const_expr(part == 1):
+                    following = cutlass.min(index + stride, num_passes - 1)
+                    codes, scales, row = self.places(passes, starts, tile, following, lane)
+                for _ in range(groups - ahead if part == 0 else ahead):
+                    ops.wait_for_copies(ahead - 1)
+                    # What is asked for goes where the group before was: its products are behind its reads.
+                    if part == 0 or index + stride < num_passes:
+                        copy_weights(ring, free, codes, scales)
+                        copy_activations(ring, free, row)
+                    ops.commit_copies()
+                    codes, scales, row = self.advance(codes, scales, row, 1)
+                    multiply(ring, stage)
+                    free = stage
+                    stage += 1
+                    if stage == self.tactic.depth:
+                        stage = Int32(0)
+            self.store(outputs, ring.sums, passes[index], lane)
+
+    def places(
+        self, passes: Grouping, starts: tuple[Any, Any, Any], tile: Any, index: Any, lane: Any
+    ) -> tuple[Any, Any, Any]:
+        """The lane's addresses of a pass's first codes, scales and hidden values."""
+        shape = self.shape
+        this = passes[index]
+        code_away, scale_away = tile_place(lane, tile)
+        groups = shape.held // GROUP_K
+        return (
+            starts[0] + expert_place(this.expert, groups * self.code_bytes) + Int64(code_away),
+            starts[1] + expert_place(this.expert, groups * shape.latent) + Int64(scale_away),
+            starts[2] + activation_place(this, 1, shape.intermediate, lane),
+        )
+
+    def advance(self, codes: Any, scales: Any, row: Any, groups: int) -> tuple[Any, Any, Any]:
+        """The addresses some groups of K further."""
+        return (
+            codes + groups * self.code_bytes,
+            scales + groups * self.shape.latent,
+            row + groups * (2 * GROUP_K),
+        )
+
+    @cute.jit
+    def store(self, outputs: Int32, sums: cute.Tensor, this: cutlass.Constexpr, lane: Int32) -> None:
+        """Rounds a pass's outputs into the shared memory of the CTAs that own their columns."""
+        for i in cutlass.range_constexpr(2):
+            column = lane % 4 * 2 + i
+            if column < this.count:
+                pair = ops.load_shared_word(this.pairs + column * 4)
+                place = outputs + pair * _ROW_BYTES + lane // 4 * 2
+                for owner in cutlass.range_constexpr(_CLUSTER):
+                    mine = device.peer_address(place, owner)
+                    for at in cutlass.range_constexpr(4):
+                        sub, half = 2 * owner + at // 2, at % 2
+                        ops.store_peer_bf16(mine + at * 16, sums[4 * sub + 2 * half + i])
 
     @cute.jit
     def combine(
@@ -187,7 +245,7 @@ class DownKernel:
     ) -> None:
         """Weighs the slots' outputs and adds them, slot 0 first; a thread two columns of a token."""
         slots: cutlass.Constexpr = self.shape.top_k
-        pairs: cutlass.Constexpr = self.tactic.tiles * TILE_ROWS // 2
+        pairs: cutlass.Constexpr = _COLUMNS // 2
         item = thread
         while item < num_tokens * pairs:
             token, pair = item // pairs, item % pairs
@@ -197,7 +255,7 @@ class DownKernel:
                 for i in cutlass.range_constexpr(8):
                     weight = device.unpack_bf16(words[i // 2])[i % 2]
                     slot = token * slots + quarter * 8 + i
-                    word = ops.load_shared_unsigned(outputs + slot * self.row_bytes + pair * 4)
+                    word = ops.load_shared_unsigned(outputs + slot * _ROW_BYTES + pair * 4)
                     y_low, y_high = device.unpack_bf16(word)
                     low, high = ops.fma(weight, y_low, low), ops.fma(weight, y_high, high)
             place = (Int64(token) * self.shape.latent + first_column + pair * 2) * 2

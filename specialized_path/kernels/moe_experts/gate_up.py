@@ -1,10 +1,8 @@
 """Gate, up and activation of every chosen expert: the first half of OC-16.
 
-Work is counted in tiles of 16 weight rows (eight of gate, the eight of up beside them) over all of K, and divides
-evenly among the CTAs. One warp copies tiles into a ring, one bulk copy each; `k_warps` warps share each tile's K, with
-their part of the pass's activations in registers for as long as the pass lasts; one more warp adds their sums in order,
-applies the activation and stores. Every lane arrives for itself: what it has read or stored is then ordered by its own
-arrival, and by no assumption about where the other lanes of its warp are.
+Work is counted in tiles of 64 gate rows with the 64 up rows of the same outputs, over all of K, and divides evenly
+among the CTAs. The warps of a CTA share a tile's K and stream their part of it through registers; what they sum meets
+in shared memory, is added in the warps' order, activated and stored, while the next tile's weights are on their way.
 """
 
 from __future__ import annotations
@@ -14,16 +12,26 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Int64, Uint8, Uint32, Uint64
+from cutlass import Float32, Int32, Int64, Uint8
 
 from specialized_path.kernels.common import device
 from specialized_path.kernels.moe_experts import ops
 from specialized_path.kernels.moe_experts.grouping import Grouping
-from specialized_path.kernels.moe_experts.products import block_products, load_activations
-from specialized_path.kernels.moe_experts.shape import BLOCK_K, GATED_ROWS, ExpertShape, GateUpTactic
+from specialized_path.kernels.moe_experts.products import (
+    WarpRing,
+    activation_place,
+    clear_sums,
+    copy_activations,
+    copy_weights,
+    expert_place,
+    multiply,
+    tile_place,
+)
+from specialized_path.kernels.moe_experts.shape import COLUMNS, GROUP_K, TILE_ROWS, ExpertShape, GateUpTactic
 
 _WARP = 32
-_SUM_BUFFERS = 2
+_PLACES = TILE_ROWS * COLUMNS * 4
+"""Bytes of a tile's sums of one warp: 16 a lane for each matrix instruction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,21 +45,26 @@ class GateUpKernel:
 
     @property
     def sum_bytes(self) -> int:
-        """One buffer of the warps' sums."""
-        return self.tactic.k_warps * _WARP * 16
+        """The warps' sums, of gate and of up."""
+        return 2 * self.tactic.k_warps * _PLACES
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory: ring, sums, grouping."""
-        ring = self.tactic.stages * self.shape.gate_up_tile_bytes
-        return ring + _SUM_BUFFERS * self.sum_bytes + Grouping.shared_bytes(self.shape)
+        """Dynamic shared memory: rings, sums, grouping."""
+        return self.tactic.k_warps * self.ring_bytes + self.sum_bytes + Grouping.shared_bytes(self.shape)
+
+    @property
+    def ring_bytes(self) -> int:
+        """A warp's ring."""
+        return self.tactic.depth * WarpRing.stage_bytes(2)
 
     @cute.jit
     def __call__(
         self,
         latent: cute.Pointer,
         topk_ids: cute.Pointer,
-        gate_up: cute.Pointer,
+        codes: cute.Pointer,
+        scales: cute.Pointer,
         hidden: cute.Pointer,
         num_tokens: Int32,
         num_ctas: Int32,
@@ -59,7 +72,7 @@ class GateUpKernel:
         stream: Any,
     ) -> None:
         """`hidden[b, slot] = situ(W1[id] latent[b], W3[id] latent[b])` with `id = topk_ids[b, slot]`."""
-        self.kernel(latent, topk_ids, gate_up, hidden, num_tokens).launch(
+        self.kernel(latent, topk_ids, codes, scales, hidden, num_tokens).launch(
             grid=(num_ctas, 1, 1),
             block=(self.tactic.threads, 1, 1),
             smem=self.shared_bytes,
@@ -72,148 +85,142 @@ class GateUpKernel:
         self,
         latent: cute.Pointer,
         topk_ids: cute.Pointer,
-        gate_up: cute.Pointer,
+        codes: cute.Pointer,
+        scales: cute.Pointer,
         hidden: cute.Pointer,
         num_tokens: Int32,
     ) -> None:
         """CTA i of n takes tiles `i / n ... (i + 1) / n` of all passes' tiles in order."""
-        tactic = self.tactic
         block, _, _ = cute.arch.block_idx()
         num_ctas, _, _ = cute.arch.grid_dim()
         thread, _, _ = cute.arch.thread_idx()
-        warp = cute.arch.make_warp_uniform(thread // _WARP)
-        ring = cute.arch.get_dyn_smem(Uint8, alignment=128).toint()
-        sums = ring + tactic.stages * self.shape.gate_up_tile_bytes
-        passes = Grouping(self.shape, tactic.threads, sums + _SUM_BUFFERS * self.sum_bytes)
-        full = cute.arch.alloc_smem(Uint64, 2 * (tactic.stages + _SUM_BUFFERS), alignment=16)
-        empty = full + tactic.stages
-        summed = empty + tactic.stages
-        taken = summed + _SUM_BUFFERS
-        if thread == 0:
-            for stage in cutlass.range_constexpr(tactic.stages):
-                cute.arch.mbarrier_init(full + stage, 1)
-                cute.arch.mbarrier_init(empty + stage, tactic.k_warps * _WARP)
-            for buffer in cutlass.range_constexpr(_SUM_BUFFERS):
-                cute.arch.mbarrier_init(summed + buffer, tactic.k_warps * _WARP)
-                cute.arch.mbarrier_init(taken + buffer, _WARP)
-            cute.arch.mbarrier_init_fence()
+        rings = cute.arch.get_dyn_smem(Uint8, alignment=128).toint()
+        sums = rings + self.tactic.k_warps * self.ring_bytes
+        passes = Grouping(self.shape, self.tactic.threads, sums + self.sum_bytes)
         passes.clear(thread)
         cute.arch.sync_threads()
         device.wait_for_dependencies()
         device.release_dependents()
         num_tiles = passes.build(thread, topk_ids.toint(), num_tokens) * self.shape.gate_up_tiles
         first, last = num_tiles * block // num_ctas, num_tiles * (block + 1) // num_ctas
-        if warp == tactic.k_warps:
-            if thread % _WARP == 0:
-                self.copy(ring, full, empty, passes, gate_up.toint(), first, last)
-        elif warp == tactic.k_warps + 1:
-            self.finish(sums, summed, taken, passes, hidden.toint(), first, last, thread % _WARP)
-        else:
-            self.multiply(ring, sums, full, passes, latent.toint(), first, last, thread)
+        if first < last:
+            warp = cute.arch.make_warp_uniform(thread // _WARP)
+            group = warp * (self.shape.gate_up_groups // self.tactic.k_warps)
+            starts = (
+                codes.toint() + Int64(group) * self.code_bytes,
+                scales.toint() + Int64(group) * (2 * self.shape.held),
+                latent.toint() + Int64(group) * (2 * GROUP_K),
+            )
+            held = self.shape.held
+            ring = WarpRing(
+                rings + warp * self.ring_bytes,
+                thread % _WARP,
+                rows=2 * held,
+                tiles=2,
+                tile_stride=held,
+                depth=self.tactic.depth,
+            )
+            self.stream(ring, sums, passes, starts, hidden.toint(), first, last, thread)
+
+    @property
+    def code_bytes(self) -> int:
+        """Codes of a group of K of an expert, of all rows."""
+        return self.shape.held * GROUP_K
 
     @cute.jit
-    def copy(
+    def stream(
         self,
-        ring: Int32,
-        full: cute.Pointer,
-        empty: cute.Pointer,
-        passes: cutlass.Constexpr,
-        gate_up: Int64,
-        first: Int32,
-        last: Int32,
-    ) -> None:
-        """Streams tiles through the ring."""
-        tiles, tile_bytes = self.shape.gate_up_tiles, self.shape.gate_up_tile_bytes
-        stage, phase = Int32(0), Int32(1)
-        for tile in range(first, last):
-            expert = passes[tile // tiles].expert
-            cute.arch.mbarrier_wait(empty + stage, phase)
-            cute.arch.mbarrier_arrive_and_expect_tx(full + stage, tile_bytes)
-            source = gate_up + (Int64(expert) * tiles + tile % tiles) * tile_bytes
-            ops.bulk_copy(ring + stage * tile_bytes, source, tile_bytes, (full + stage).toint())
-            stage += 1
-            if stage == self.tactic.stages:
-                stage, phase = Int32(0), phase ^ 1
-
-    @cute.jit
-    def multiply(
-        self,
-        ring: Int32,
+        ring: cutlass.Constexpr,
         sums: Int32,
-        full: cute.Pointer,
         passes: cutlass.Constexpr,
-        latent: Int64,
+        starts: tuple[Int64, Int64, Int64],
+        hidden: Int64,
         first: Int32,
         last: Int32,
         thread: Int32,
     ) -> None:
-        """A warp's products over its part of K of every tile."""
-        tactic, tiles = self.tactic, self.shape.gate_up_tiles
+        """All tiles of a CTA, one behind the other; the next tile's first groups are asked for before this one's end.
+
+        Args:
+            ring: the warp's.
+            sums: shared address of the warps' sums.
+            passes: the step's grouping.
+            starts: addresses of expert 0's codes and scales and of token 0's activations, where this warp's K begins.
+            hidden: address of the output.
+            first: first tile.
+            last: one behind the last tile, above `first`.
+            thread: of the CTA.
+        """
+        k_warps, ahead = self.tactic.k_warps, self.tactic.depth - 1
+        groups: cutlass.Constexpr = self.shape.gate_up_groups // k_warps
         warp, lane = thread // _WARP, thread % _WARP
-        blocks: cutlass.Constexpr = self.shape.gate_up_blocks // tactic.k_warps
-        empty = full + tactic.stages
-        summed = empty + tactic.stages
-        taken = summed + _SUM_BUFFERS
-        latent += Int64(warp * (blocks * BLOCK_K * 2))
-        mine = cute.make_rmem_tensor((8 * blocks,), Uint32)
-        mine.fill(0)
-        found = cute.make_rmem_tensor((4,), Float32)
-        current = Int32(-1)
-        stage, phase, buffer, turn = Int32(0), Int32(0), Int32(0), Int32(1)
+        codes, scales, row = self.places(passes, starts, first, lane)
+        for stage in cutlass.range_constexpr(ahead):
+            copy_weights(ring, stage, codes, scales)
+            copy_activations(ring, stage, row)
+            ops.commit_copies()
+            codes, scales, row = self.advance(codes, scales, row)
+        stage, free = Int32(0), Int32(ahead)
         for tile in range(first, last):
-            index = tile // tiles
-            if index != current:
-                current = index
-                load_activations(
-                    mine, passes[index], latent, self.shape.latent, self.shape.top_k, blocks, lane
-                )
-            cute.arch.mbarrier_wait(full + stage, phase)
-            codes = ring + stage * self.shape.gate_up_tile_bytes
-            block_products(found, mine, codes, self.shape.gate_up_blocks, warp * blocks, blocks, lane)
-            device.release_reads()
-            cute.arch.mbarrier_arrive(empty + stage)
-            cute.arch.mbarrier_wait(taken + buffer, turn)
-            place = sums + buffer * self.sum_bytes + (warp * _WARP + lane) * 16
-            ops.store_shared_sums(place, [found[i] for i in range(4)])
-            cute.arch.mbarrier_arrive(summed + buffer)
-            stage += 1
-            if stage == tactic.stages:
-                stage, phase = Int32(0), phase ^ 1
-            buffer += 1
-            if buffer == _SUM_BUFFERS:
-                buffer, turn = Int32(0), turn ^ 1
+            clear_sums(ring)
+            for part in cutlass.range_constexpr(2):
+                if cutlass.const_expr(part == 1):
+                    codes, scales, row = self.places(passes, starts, cutlass.min(tile + 1, last - 1), lane)
+                for _ in range(groups - ahead if part == 0 else ahead):
+                    ops.wait_for_copies(ahead - 1)
+                    # What is asked for goes where the group before was: its products are behind its reads.
+                    if part == 0 or tile + 1 < last:
+                        copy_weights(ring, free, codes, scales)
+                        copy_activations(ring, free, row)
+                    ops.commit_copies()
+                    codes, scales, row = self.advance(codes, scales, row)
+                    multiply(ring, stage)
+                    free = stage
+                    stage += 1
+                    if stage == self.tactic.depth:
+                        stage = Int32(0)
+            cute.arch.sync_threads()
+            place = sums + warp * (_WARP * 16) + lane * 16
+            for sub in cutlass.range_constexpr(8):
+                four = [ring.sums[4 * sub + i] for i in range(4)]
+                ops.store_shared_sums(place + sub * (k_warps * _WARP * 16), four)
+            cute.arch.sync_threads()
+            self.finish(sums, passes[tile // self.shape.gate_up_tiles], hidden, tile, thread)
+
+    def places(
+        self, passes: Grouping, starts: tuple[Any, Any, Any], tile: Any, lane: Any
+    ) -> tuple[Any, Any, Any]:
+        """The lane's addresses of a tile's first codes, scales and activations."""
+        shape = self.shape
+        this = passes[tile // shape.gate_up_tiles]
+        code_away, scale_away = tile_place(lane, tile % shape.gate_up_tiles)
+        return (
+            starts[0] + expert_place(this.expert, shape.gate_up_groups * self.code_bytes) + Int64(code_away),
+            starts[1] + expert_place(this.expert, shape.gate_up_groups * 2 * shape.held) + Int64(scale_away),
+            starts[2] + activation_place(this, shape.top_k, shape.latent, lane),
+        )
+
+    def advance(self, codes: Any, scales: Any, row: Any) -> tuple[Any, Any, Any]:
+        """The addresses of the next group of K."""
+        return codes + self.code_bytes, scales + 2 * self.shape.held, row + 2 * GROUP_K
 
     @cute.jit
-    def finish(
-        self,
-        sums: Int32,
-        summed: cute.Pointer,
-        taken: cute.Pointer,
-        passes: cutlass.Constexpr,
-        hidden: Int64,
-        first: Int32,
-        last: Int32,
-        lane: Int32,
-    ) -> None:
-        """Adds the warps' sums, and stores eight activated rows of each pair of the pass."""
-        tiles = self.shape.gate_up_tiles
-        buffer, turn = Int32(0), Int32(0)
-        for tile in range(first, last):
-            this = passes[tile // tiles]
-            cute.arch.mbarrier_wait(summed + buffer, turn)
-            place = sums + buffer * self.sum_bytes + lane * 16
-            totals = ops.load_shared_sums(place)
-            for k_warp in cutlass.range_constexpr(1, self.tactic.k_warps):
-                more = ops.load_shared_sums(place + k_warp * (_WARP * 16))
-                totals = tuple(a + b for a, b in zip(totals, more, strict=True))
-            cute.arch.mbarrier_arrive(taken + buffer)
-            row = tile % tiles * GATED_ROWS + lane // 4
-            for i in cutlass.range_constexpr(2):
-                column = lane % 4 * 2 + i
-                if column < this.count:
-                    pair = ops.load_shared_word(this.pairs + column * 4)
-                    value = ops.situ(totals[i], totals[2 + i], self.beta, self.linear_beta)
-                    ops.store_bf16(hidden + (Int64(pair) * self.shape.intermediate + row) * 2, value)
-            buffer += 1
-            if buffer == _SUM_BUFFERS:
-                buffer, turn = Int32(0), turn ^ 1
+    def finish(self, sums: Int32, this: cutlass.Constexpr, hidden: Int64, tile: Int32, thread: Int32) -> None:
+        """Adds the warps' sums, the first warp's first, and stores 64 activated rows of each pair of the pass."""
+        k_warps = self.tactic.k_warps
+        item = thread
+        while item < TILE_ROWS * COLUMNS:
+            # As lanes hold sums: lane l has of 16 rows rows l / 4 and eight further, columns 2 (l % 4) and the next.
+            sub, lane, value = item // (4 * _WARP), item // 4 % _WARP, item % 4
+            column = lane % 4 * 2 + value % 2
+            if column < this.count:
+                place = sums + (sub * k_warps * _WARP + lane) * 16 + value * 4
+                gate, up = Float32(0.0), Float32(0.0)
+                for warp in cutlass.range_constexpr(k_warps):
+                    gate += device.load_shared_f32(place + warp * (_WARP * 16))
+                    up += device.load_shared_f32(place + (4 * k_warps + warp) * (_WARP * 16))
+                pair = ops.load_shared_word(this.pairs + column * 4)
+                row = tile % self.shape.gate_up_tiles * TILE_ROWS + sub * 16 + value // 2 * 8 + lane // 4
+                at = hidden + (Int64(pair) * self.shape.intermediate + row) * 2
+                ops.store_bf16(at, ops.situ(gate, up, self.beta, self.linear_beta))
+            item += self.tactic.threads

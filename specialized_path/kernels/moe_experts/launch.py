@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from specialized_path.kernels.common.checks import require
-from specialized_path.kernels.moe_experts.packing import PackedExperts
-from specialized_path.kernels.moe_experts.shape import GATED_ROWS
+from specialized_path.kernels.moe_experts.packing import MarlinExperts
+from specialized_path.kernels.moe_experts.shape import ExpertShape
 from specialized_path.kernels.moe_experts.variants import (
     ExpertsVariant,
     down_variants,
@@ -20,7 +20,7 @@ def routed_experts(
     latent: Tensor,
     topk_ids: Tensor,
     topk_weights: Tensor,
-    weights: PackedExperts,
+    weights: MarlinExperts,
     *,
     hidden: Tensor | None = None,
     out: Tensor | None = None,
@@ -34,7 +34,8 @@ def routed_experts(
             reads ids and weights above its wait: they are written before the first one, in a chain whose kernels
             trigger after their wait.
         topk_weights: [B, top_k] BF16, contiguous.
-        weights: of the layer, on the GPU; nothing on the stream may still be writing them.
+        weights: of the layer, on the GPU, scale codes up to `LARGEST_SCALE`; nothing on the stream may still be writing
+            them.
         hidden: [B, top_k, I] BF16, workspace; allocated when None. Give it inside a CUDA graph.
         out: [B, L] BF16; allocated when None. Give it inside a CUDA graph.
         use_pdl: launch before the kernel in front has completed.
@@ -52,7 +53,7 @@ def routed_experts(
 def expert_hidden(
     latent: Tensor,
     topk_ids: Tensor,
-    weights: PackedExperts,
+    weights: MarlinExperts,
     *,
     out: Tensor | None = None,
     use_pdl: bool = True,
@@ -66,7 +67,7 @@ def expert_hidden(
     require("latent", latent, (rows, shape.latent))
     require("topk_ids", topk_ids, (rows, shape.top_k), torch.int32)
     require("hidden", out, (rows, shape.top_k, shape.intermediate))
-    _check_weights(weights, chosen)
+    _check_weights(weights, shape)
     from cutlass import Int32
 
     from specialized_path.kernels.common.host import current_stream, pointer
@@ -74,7 +75,8 @@ def expert_hidden(
     chosen.kernel.run(
         pointer(latent),
         pointer(topk_ids),
-        pointer(weights.gate_up),
+        pointer(weights.w13),
+        pointer(weights.w13_scale),
         pointer(out),
         Int32(rows),
         Int32(torch.cuda.get_device_properties(latent.device).multi_processor_count),
@@ -88,7 +90,7 @@ def expert_outputs(
     hidden: Tensor,
     topk_ids: Tensor,
     topk_weights: Tensor,
-    weights: PackedExperts,
+    weights: MarlinExperts,
     *,
     out: Tensor | None = None,
     use_pdl: bool = True,
@@ -106,7 +108,7 @@ def expert_outputs(
     require("topk_ids", topk_ids, (rows, shape.top_k), torch.int32)
     require("topk_weights", topk_weights, (rows, shape.top_k))
     require("out", out, (rows, shape.latent))
-    _check_weights(weights, chosen)
+    _check_weights(weights, shape)
     from cutlass import Int32
 
     from specialized_path.kernels.common.host import current_stream, pointer
@@ -115,7 +117,8 @@ def expert_outputs(
         pointer(hidden),
         pointer(topk_ids),
         pointer(topk_weights),
-        pointer(weights.down),
+        pointer(weights.w2),
+        pointer(weights.w2_scale),
         pointer(out),
         Int32(rows),
         Int32(use_pdl),
@@ -124,12 +127,18 @@ def expert_outputs(
     return out
 
 
-def _variant(kind: tuple[ExpertsVariant, ...], weights: PackedExperts, rows: int) -> ExpertsVariant:
-    return find_variant(kind, weights.gate_up.shape[1] * GATED_ROWS, rows)
+def held_rows(weights: MarlinExperts) -> int:
+    """Rows of gate in memory: by which the variants of a layer are found."""
+    return 16 * weights.w2.shape[1]
 
 
-def _check_weights(weights: PackedExperts, variant: ExpertsVariant) -> None:
-    shape = variant.shape
-    gate_up = (shape.num_experts, shape.gate_up_tiles, shape.gate_up_tile_bytes)
-    require("gate_up", weights.gate_up, gate_up, torch.uint8)
-    require("down", weights.down, (shape.num_experts, shape.down_tiles, shape.down_tile_bytes), torch.uint8)
+def _variant(kind: tuple[ExpertsVariant, ...], weights: MarlinExperts, rows: int) -> ExpertsVariant:
+    return find_variant(kind, held_rows(weights), rows)
+
+
+def _check_weights(weights: MarlinExperts, shape: ExpertShape) -> None:
+    experts, held, latent = shape.num_experts, shape.held, shape.latent
+    require("w13", weights.w13, (experts, latent // 16, 4 * held), torch.int32)
+    require("w2", weights.w2, (experts, held // 16, 2 * latent), torch.int32)
+    require("w13_scale", weights.w13_scale, (experts, latent // 32, 2 * held), torch.uint8)
+    require("w2_scale", weights.w2_scale, (experts, held // 32, latent), torch.uint8)

@@ -45,6 +45,17 @@ def store_shared_words(address: Any, words: tuple[Any, ...]) -> None:
     inline_ptx("st.shared.v4.b32 [{$r0}], {{$r1},{$r2},{$r3},{$r4}};", read_only_args=[address, *words])
 
 
+def load_shared_pair(address: Any) -> tuple[Any, ...]:
+    """Two words of shared memory, 8-byte aligned."""
+    return tuple(
+        inline_ptx(
+            "ld.shared.v2.b32 {{$w0},{$w1}}, [{$r0}];",
+            write_only_types=[Uint32] * 2,
+            read_only_args=[address],
+        )
+    )
+
+
 def load_shared_sums(address: Any) -> tuple[Any, ...]:
     """Four FP32 values of shared memory, 16-byte aligned."""
     return tuple(
@@ -65,6 +76,14 @@ def store_shared_bf16(address: Any, value: Any) -> None:
     """One FP32 value, rounded once to BF16, to shared memory."""
     inline_ptx(
         "{ .reg .b16 t; cvt.rn.bf16.f32 t, {$r1}; st.shared.b16 [{$r0}], t; }",
+        read_only_args=[address, Float32(value)],
+    )
+
+
+def store_peer_bf16(address: Any, value: Any) -> None:
+    """One FP32 value, rounded once to BF16, to shared memory of a CTA of the cluster (`device.peer_address`)."""
+    inline_ptx(
+        "{ .reg .b16 t; cvt.rn.bf16.f32 t, {$r1}; st.shared::cluster.b16 [{$r0}], t; }",
         read_only_args=[address, Float32(value)],
     )
 
@@ -120,13 +139,30 @@ def divide(x: Any, y: Any) -> Any:
     return inline_ptx("div.rn.f32 {$w0}, {$r0}, {$r1};", write_only_types=[Float32], read_only_args=[x, y])
 
 
-def bulk_copy(shared: Any, source: Any, num_bytes: int, mbarrier: Any) -> None:
-    """`num_bytes` (a multiple of 16) of weights to shared memory by the copy engine; `mbarrier` counts them."""
+def copy_weights_async(shared: Any, source: Any) -> None:
+    """Sixteen bytes of weights, which are read once, to shared memory by this thread's asynchronous copies."""
     inline_ptx(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-        "[{$r0}], [{$r1}], {$r2}, [{$r3}], {$r4};",
-        read_only_args=[shared, source, Int32(num_bytes), mbarrier, Int64(device.EVICT_FIRST)],
+        "cp.async.cg.shared.global.L2::cache_hint [{$r0}], [{$r1}], 16, {$r2};",
+        read_only_args=[shared, Int64(source), Int64(device.EVICT_FIRST)],
     )
+
+
+def copy_async(shared: Any, source: Any, num_bytes: int) -> None:
+    """Four or eight bytes to shared memory by this thread's asynchronous copies."""
+    inline_ptx(
+        f"cp.async.ca.shared.global [{{$r0}}], [{{$r1}}], {num_bytes};",
+        read_only_args=[shared, Int64(source)],
+    )
+
+
+def commit_copies() -> None:
+    """Makes a group of this thread's copies since the last one."""
+    inline_ptx("cp.async.commit_group;")
+
+
+def wait_for_copies(pending: int) -> None:
+    """Until at most this many of the youngest groups of this thread's copies are on the way."""
+    inline_ptx(f"cp.async.wait_group {pending};")
 
 
 def activations(word: Any) -> Any:
@@ -139,23 +175,25 @@ def activations(word: Any) -> Any:
 
 
 def weights(word: Any) -> tuple[Any, ...]:
-    """The eight E2M1 codes of a packed word as the four registers of a matrix operand, each a value times 2^-126.
+    """The eight E2M1 codes of a word in Marlin's order as the four registers of a matrix operand, times 2^-126 each.
 
-    A code's exponent and mantissa bits stand where BF16 has the last two of its exponent and the first of its mantissa,
-    so that 0.5 becomes a subnormal: every code is exact, and the matrix unit takes subnormals as they are.
+    The exponent and mantissa bits go where BF16 has the last two of its exponent and the first of its mantissa, so that
+    0.5 becomes a subnormal: every code is exact, and the matrix unit takes subnormals as they are. One multiplication
+    makes two copies of a code, which have the sign and the magnitude in their places.
     """
-    magnitude, sign = Uint32(0x01C001C0), Uint32(0x80008000)
-    both = magnitude | sign
+    high = word >> 8
+    low_codes, high_codes, kept = Uint32(0x000F000F), Uint32(0x00F000F0), Uint32(0x81C081C0)
     return (
-        word & both,
-        (word << 3) & both,
-        ((word << 6) & magnitude) | ((word << 1) & sign),
-        ((word >> 3) & magnitude) | ((word << 2) & sign),
+        ((word & low_codes) * Uint32(0x1040)) & kept,
+        ((high & low_codes) * Uint32(0x1040)) & kept,
+        ((word & high_codes) * Uint32(0x104)) & kept,
+        ((high & high_codes) * Uint32(0x104)) & kept,
     )
 
 
 def scales(word: Any) -> tuple[Any, ...]:
-    """The four scales of a word, as FP32."""
+    """The four E8M0 scales of a word times 2^62, as FP32: what `weights` and `activations` leave out. Up to 2^65."""
+    word = word + Uint32(0x3E3E3E3E)
     exponent = Uint32(0x7F800000)
     parts = ((word << 23) & exponent, (word << 15) & exponent, (word << 7) & exponent, (word >> 1) & exponent)
     return tuple(part.bitcast(Float32) for part in parts)

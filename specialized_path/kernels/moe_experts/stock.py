@@ -1,8 +1,4 @@
-"""vLLM 0.33.0's Marlin experts at our sizes, as its layer calls them: the baseline on Hopper, where it imports.
-
-Marlin keeps weights in a layout of its own. A baseline is timed and not compared, so its weights are drawn in that
-layout instead of being packed.
-"""
+"""vLLM 0.33.0's Marlin experts at our sizes, as its layer calls them: the baseline on Hopper, where it imports."""
 
 from __future__ import annotations
 
@@ -15,14 +11,10 @@ import torch
 from torch import Tensor
 
 from specialized_path.kernels.moe_experts.cases import ExpertsStep
-from specialized_path.kernels.moe_experts.shape import ExpertShape
-from specialized_path.reference.mxfp4 import GROUP_SIZE
-
-_ROWS_A_TILE = 16
-"""Marlin's tiles of K, whose codes make up the last dimension."""
+from specialized_path.kernels.moe_experts.packing import MarlinExperts
 
 
-def marlin(shape: ExpertShape, steps: Sequence[ExpertsStep]) -> list[Callable[[], object]]:
+def marlin(weights: MarlinExperts, steps: Sequence[ExpertsStep]) -> list[Callable[[], object]]:
     """For each step, its launches: grouping, gate-up, activation, down with router weights, sum.
 
     Raises:
@@ -32,8 +24,6 @@ def marlin(shape: ExpertShape, steps: Sequence[ExpertsStep]) -> list[Callable[[]
     activation: Any = importlib.import_module("vllm.model_executor.layers.fused_moe.activation")
     ops: Any = importlib.import_module("vllm._custom_ops")
     scalar_types: Any = importlib.import_module("vllm.scalar_type").scalar_types
-    gate_up, gate_up_scale = _draw(shape.num_experts, 2 * shape.intermediate, shape.latent)
-    down, down_scale = _draw(shape.num_experts, shape.latent, shape.intermediate)
     config = activation.ApplyMoEActivationConfig(activation_situ_beta=4.0, activation_situ_linear_beta=25.0)
 
     def add(outputs: Tensor, out: Tensor, *_: object) -> Tensor:
@@ -44,16 +34,16 @@ def marlin(shape: ExpertShape, steps: Sequence[ExpertsStep]) -> list[Callable[[]
         partial(
             experts.fused_marlin_moe,
             hidden_states=step.latent,
-            w1=gate_up,
-            w2=down,
+            w1=weights.w13,
+            w2=weights.w2,
             bias1=None,
             bias2=None,
-            w1_scale=gate_up_scale,
-            w2_scale=down_scale,
+            w1_scale=weights.w13_scale.view(torch.float8_e8m0fnu),
+            w2_scale=weights.w2_scale.view(torch.float8_e8m0fnu),
             topk_weights=step.topk_weights.float(),
             topk_ids=step.topk_ids,
             quant_type_id=scalar_types.float4_e2m1f.id,
-            global_num_experts=shape.num_experts,
+            global_num_experts=len(weights.w13),
             activation=activation.MoEActivation.SITU,
             activation_config=config,
             moe_sum=add,
@@ -61,13 +51,3 @@ def marlin(shape: ExpertShape, steps: Sequence[ExpertsStep]) -> list[Callable[[]
         )
         for step in steps
     ]
-
-
-def _draw(num_experts: int, rows: int, columns: int) -> tuple[Tensor, Tensor]:
-    """Codes and scales of weights of rows x columns, in Marlin's sizes."""
-    gen = torch.Generator("cuda").manual_seed(0)
-    words = (num_experts, columns // _ROWS_A_TILE, rows * 2)
-    codes = torch.randint(-(2**31), 2**31, words, generator=gen, device="cuda", dtype=torch.int32)
-    sizes = (num_experts, columns // GROUP_SIZE, rows)
-    scales = torch.randint(116, 122, sizes, generator=gen, device="cuda", dtype=torch.uint8)
-    return codes, scales.view(torch.float8_e8m0fnu)

@@ -16,13 +16,12 @@ from specialized_path.kernels.moe_experts.shape import (
 from specialized_path.kernels.moe_experts.shared_variants import shared_variants
 from specialized_path.kernels.variant import KernelVariant
 
-GATE_UP_ROLES = {"0": "activation", "1": "activation", "2": "static", "3": "output"}
-RESTORE_ROLES = {"0": "static", "1": "output"}
+GATE_UP_ROLES = {"0": "activation", "1": "activation", "2": "static", "3": "static", "4": "output"}
 # Ids and weights are written by the kernel in front of gate-up, two launches back, and gate-up triggers after its wait.
-DOWN_ROLES = {"0": "activation", "1": "settled", "2": "settled", "3": "static", "4": "output"}
+DOWN_ROLES = {"0": "activation", "1": "settled", "2": "settled", "3": "static", "4": "static", "5": "output"}
 
-_GATE_UP = GateUpTactic(k_warps=14, stages=6)
-_DOWN = DownTactic(tiles=2, pass_warps=8, stages=16, max_tokens=MAX_TOKENS)
+_GATE_UP = GateUpTactic(k_warps=16, depth=3)
+_DOWN = DownTactic(warps=16, depth=4, max_tokens=MAX_TOKENS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +42,12 @@ def build_gate_up(shape: ExpertShape, tactic: GateUpTactic) -> Any:
     from specialized_path.kernels.common.host import fake_pointer, fake_stream
     from specialized_path.kernels.moe_experts.gate_up import GateUpKernel
 
-    ids, weights = fake_pointer(torch.int32), fake_pointer(torch.uint8)
     return cute.compile(
         GateUpKernel(shape=shape, tactic=tactic),
         fake_pointer(),
-        ids,
-        weights,
+        fake_pointer(torch.int32),
+        fake_pointer(torch.int32),
+        fake_pointer(torch.uint8),
         fake_pointer(),
         Int32(1),
         Int32(1),
@@ -71,26 +70,13 @@ def build_down(shape: ExpertShape, tactic: DownTactic) -> Any:
         fake_pointer(),
         fake_pointer(torch.int32),
         fake_pointer(),
+        fake_pointer(torch.int32),
         fake_pointer(torch.uint8),
         fake_pointer(),
         Int32(1),
         Int32(1),
         fake_stream(),
     )
-
-
-def build_restore(shape: ExpertShape, is_gated: bool) -> Any:
-    """Compiles the kernel that restores Marlin's order."""
-    import cutlass.cute as cute
-    import torch
-    from cutlass import Int32
-
-    from specialized_path.kernels.common.host import fake_pointer, fake_stream
-    from specialized_path.kernels.moe_experts.restore_kernel import RestoreKernel
-
-    kernel = RestoreKernel(shape=shape, is_gated=is_gated)
-    addresses = fake_pointer(torch.uint8), fake_pointer(torch.int32)
-    return cute.compile(kernel, *addresses, Int32(1), Int32(1), fake_stream())
 
 
 @cache
@@ -111,12 +97,10 @@ def gate_up_variant(shape: ExpertShape, tactic: GateUpTactic) -> ExpertsVariant:
         name=f"moe gate_up {shape.name}",
         operator="OC-16",
         family="moe_experts",
-        rank_shape=shape.name,
+        rank_shape=shape.name.split()[0],
         batches=(1, MAX_TOKENS),
         roles=GATE_UP_ROLES,
         build=partial(build_gate_up, shape, tactic),
-        # With 16 warps ptxas takes 64 registers and keeps some words in local memory; that is the form that was timed.
-        allowed_spill_bytes=24 if tactic.threads == 512 else 0,
     )
     return ExpertsVariant(shape=shape, tactic=tactic, kernel=kernel)
 
@@ -127,7 +111,7 @@ def down_variant(shape: ExpertShape, tactic: DownTactic) -> ExpertsVariant:
         name=f"moe down {shape.name}",
         operator="OC-16, OC-17",
         family="moe_experts",
-        rank_shape=shape.name,
+        rank_shape=shape.name.split()[0],
         batches=(1, tactic.max_tokens),
         roles=DOWN_ROLES,
         build=partial(build_down, shape, tactic),
@@ -135,34 +119,19 @@ def down_variant(shape: ExpertShape, tactic: DownTactic) -> ExpertsVariant:
     return ExpertsVariant(shape=shape, tactic=tactic, kernel=kernel)
 
 
-@cache
-def restore_variant(shape: ExpertShape, is_gated: bool) -> KernelVariant:
-    """The kernel that restores one of a layer's packed tensors; its work does not depend on the batch."""
-    return KernelVariant(
-        name=f"moe restore_{'gate_up' if is_gated else 'down'} {shape.name}",
-        operator="OC-16",
-        family="moe_experts",
-        rank_shape=shape.name,
-        batches=(1, MAX_TOKENS),
-        roles=RESTORE_ROLES,
-        build=partial(build_restore, shape, is_gated),
-    )
-
-
 def variants() -> tuple[KernelVariant, ...]:
     """All variants of the family."""
     routed = tuple(variant.kernel for variant in gate_up_variants() + down_variants())
-    restoring = tuple(restore_variant(shape, is_gated) for shape in SHAPES for is_gated in (True, False))
-    return routed + restoring + tuple(variant.kernel for variant in shared_variants())
+    return routed + tuple(variant.kernel for variant in shared_variants())
 
 
-def find_variant(kind: tuple[ExpertsVariant, ...], intermediate: int, num_tokens: int) -> ExpertsVariant:
-    """The variant among those of one kernel; raises ValueError where there is none."""
+def find_variant(kind: tuple[ExpertsVariant, ...], held: int, num_tokens: int) -> ExpertsVariant:
+    """The variant among those of one kernel, by the rows of gate in memory; raises ValueError where there is none."""
     for variant in kind:
         low, high = variant.kernel.batches
-        if variant.shape.intermediate == intermediate and low <= num_tokens <= high:
+        if variant.shape.held == held and low <= num_tokens <= high:
             return variant
     raise ValueError(
-        f"routed experts: got {num_tokens} tokens and intermediate size {intermediate}, expected 1 ... {MAX_TOKENS} "
-        f"and one of {[shape.intermediate for shape in SHAPES]}"
+        f"routed experts: got {num_tokens} tokens and intermediate size {held}, expected 1 ... {MAX_TOKENS} "
+        f"and one of {[shape.held for shape in SHAPES]}"
     )

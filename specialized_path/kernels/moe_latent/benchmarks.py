@@ -12,7 +12,6 @@ from specialized_path.kernels.benchmark import BenchmarkCell, PreparedCell, num_
 from specialized_path.kernels.moe_experts.benchmarks import draw_weights, routed_bytes
 from specialized_path.kernels.moe_experts.launch import routed_experts
 from specialized_path.kernels.moe_experts.shape import SHAPES
-from specialized_path.kernels.moe_experts.shared_launch import shared_down
 from specialized_path.kernels.moe_latent.geometry import (
     FRONTS,
     HIDDEN,
@@ -25,7 +24,7 @@ from specialized_path.kernels.moe_latent.launch import (
     front,
     front_buffer,
     latent_norm,
-    latent_up,
+    project_tail,
     select_experts,
 )
 
@@ -34,12 +33,10 @@ Prepare = Callable[[int], PreparedCell]
 
 
 def cells() -> tuple[BenchmarkCell, ...]:
-    """Front, selection, norm, up-projection and the whole, at every batch."""
-    up_bytes, row_bytes = 2 * HIDDEN * LATENT, 2 * (HIDDEN + LATENT)
+    """Front, selection, norm, tail and the whole, at every batch."""
     kinds: list[tuple[str, str, str, Callable[[int], int], Prepare]] = [
         ("selection", "OC-14", "any", lambda b: 4 * NUM_EXPERTS * (b + 1), _prepare_selection),
         ("norm", "OC-17", "any", lambda b: 2 * LATENT * (2 * b + 1), _prepare_norm),
-        ("up", "OC-19", "any", lambda b: up_bytes + b * (row_bytes + 2 * HIDDEN), _prepare_up),
     ]
     for at, shape in enumerate(FRONTS):
         weight_bytes = 2 * shape.num_outputs * HIDDEN
@@ -52,7 +49,16 @@ def cells() -> tuple[BenchmarkCell, ...]:
                 partial(_prepare_front, shape),
             )
         )
-        others = weight_bytes + 2 * HIDDEN * shape.shared + up_bytes
+        kinds.append(
+            (
+                f"tail {shape.name}",
+                "OC-18, OC-19",
+                shape.name,
+                partial(_tail_bytes, shape),
+                partial(_prepare_tail, shape),
+            )
+        )
+        others = weight_bytes + 2 * HIDDEN * shape.tail_inputs
         kinds.append(
             (
                 f"half {shape.name}",
@@ -79,6 +85,10 @@ def cells() -> tuple[BenchmarkCell, ...]:
 
 def _bytes(weight_bytes: int, batch: int) -> int:
     return weight_bytes + batch * (4 * HIDDEN + 4 * NUM_EXPERTS)
+
+
+def _tail_bytes(shape: FrontShape, batch: int) -> int:
+    return 2 * (HIDDEN * shape.tail_inputs + batch * (HIDDEN + shape.tail_inputs))
 
 
 def _half_bytes(at: int, others: int, batch: int) -> int:
@@ -126,16 +136,15 @@ def _prepare_norm(batch: int) -> PreparedCell:
     return _prepared([partial(latent_norm, x, w, out=torch.empty_like(x))] * 3, [stock] * 3)
 
 
-def _prepare_up(batch: int) -> PreparedCell:
-    x, out, product = _draw(batch, LATENT), _draw(batch, HIDDEN), _draw(batch, HIDDEN)
-    weights = [
-        _draw(HIDDEN, LATENT, scale=LATENT**-0.5, seed=i) for i in range(num_copies(2 * HIDDEN * LATENT))
-    ]
-
-    def stock(w: Tensor) -> Tensor:
-        return out.add_(torch.mm(x, w.T, out=product))
-
-    return _prepared([partial(latent_up, x, w, out) for w in weights], [partial(stock, w) for w in weights])
+def _prepare_tail(shape: FrontShape, batch: int) -> PreparedCell:
+    columns = shape.tail_inputs
+    x, out = _draw(batch, columns), _draw(batch, HIDDEN)
+    copies = num_copies(2 * HIDDEN * columns)
+    weights = [_draw(HIDDEN, columns, scale=columns**-0.5, seed=i) for i in range(copies)]
+    return _prepared(
+        [partial(project_tail, x, w, out=out) for w in weights],
+        [partial(torch.mm, x, w.T, out=torch.empty_like(out)) for w in weights],
+    )
 
 
 def _ids_and_weights(batch: int) -> tuple[Tensor, Tensor]:
@@ -144,21 +153,20 @@ def _ids_and_weights(batch: int) -> tuple[Tensor, Tensor]:
 
 
 def _prepare_half(at: int, batch: int) -> PreparedCell:
-    """The seven kernels in their order; experts as the router of drawn weights chooses them."""
+    """The six kernels in their order; experts as the router of drawn weights chooses them."""
     shape, experts = FRONTS[at], draw_weights(SHAPES[at])
     fronts = [_draw(shape.num_outputs, HIDDEN, scale=HIDDEN**-0.5, seed=i) for i in range(4)]
-    w_down, w_up, w_norm = _draw(HIDDEN, shape.shared), _draw(HIDDEN, LATENT, scale=0.02), _draw(LATENT)
+    w_tail, w_norm = _draw(HIDDEN, shape.tail_inputs, scale=0.02), _draw(LATENT)
     x, bias = _draw(batch, HIDDEN), torch.zeros(NUM_EXPERTS, device="cuda")
     buffer, (ids, weights) = front_buffer(fronts[0]), _ids_and_weights(batch)
     hidden, combined = x.new_empty(batch, TOP_K, SHAPES[at].intermediate), x.new_empty(batch, LATENT)
-    normed, out = torch.empty_like(combined), torch.empty_like(x)
+    out = torch.empty_like(x)
 
     def half(w_front: Tensor) -> None:
         found = front(x, w_front, buffer=buffer)
         select_experts(found.logits, bias, ids=ids, weights=weights)
         routed_experts(found.latent, ids, weights, experts, hidden=hidden, out=combined)
-        shared_down(found.shared_hidden, w_down, out=out)
-        latent_norm(combined, w_norm, out=normed)
-        latent_up(normed, w_up, out)
+        latent_norm(combined, w_norm, out=found.normed)
+        project_tail(found.tail, w_tail, out=out)
 
     return _prepared([partial(half, w) for w in fronts], [])

@@ -11,8 +11,8 @@ TOP_K = 16
 MAX_TOKENS = 64
 LOGITS_BYTE = MAX_TOKENS * LATENT * 2
 """Where, in the front's buffer, the FP32 logits begin: behind the BF16 latents of 64 tokens."""
-SHARED_BYTE = LOGITS_BYTE + MAX_TOKENS * NUM_EXPERTS * 4
-"""Where the shared experts' BF16 hidden values begin."""
+TAIL_BYTE = LOGITS_BYTE + MAX_TOKENS * NUM_EXPERTS * 4
+"""Where the BF16 rows of the product behind the experts begin."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,14 @@ class FrontShape:
         return LATENT + NUM_EXPERTS + 2 * self.shared
 
     @property
+    def tail_inputs(self) -> int:
+        """Columns of the product behind the experts: normed latents, then the shared experts' hidden values."""
+        return LATENT + self.shared
+
+    @property
     def buffer_bytes(self) -> int:
         """Room for the outputs of 64 tokens."""
-        return SHARED_BYTE + MAX_TOKENS * self.shared * 2
+        return TAIL_BYTE + MAX_TOKENS * self.tail_inputs * 2
 
 
 FRONTS = (FrontShape(name="tp8", shared=768), FrontShape(name="tp16", shared=384))

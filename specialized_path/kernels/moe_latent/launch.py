@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specialized_path.kernels.common.checks import require, require_batch
+from specialized_path.kernels.common.checks import require, require_batch, require_rows
 from specialized_path.kernels.moe_latent.geometry import (
     FRONTS,
     HIDDEN,
@@ -15,7 +15,7 @@ from specialized_path.kernels.moe_latent.geometry import (
     LOGITS_BYTE,
     MAX_TOKENS,
     NUM_EXPERTS,
-    SHARED_BYTE,
+    TAIL_BYTE,
     TOP_K,
     FrontShape,
 )
@@ -25,7 +25,7 @@ from specialized_path.kernels.moe_latent.variants import (
     front_variants,
     norm_variant,
     selection_variant,
-    up_variants,
+    tail_variants,
 )
 
 
@@ -37,8 +37,18 @@ class FrontOutputs:
     """[B, 3584] BF16: OC-15."""
     logits: Tensor
     """[B, 896] FP32, not rounded: the router's."""
-    shared_hidden: Tensor
-    """[B, I] BF16: activated gates and ups of the shared experts."""
+    tail: Tensor
+    """[B, 3584 + I] BF16: room for the normed latents, then the shared experts' activated gates and ups."""
+
+    @property
+    def normed(self) -> Tensor:
+        """[B, 3584]: where `latent_norm` has its output."""
+        return self.tail[:, :LATENT]
+
+    @property
+    def shared_hidden(self) -> Tensor:
+        """[B, I]."""
+        return self.tail[:, LATENT:]
 
 
 def pack_front(w_latent: Tensor, w_router: Tensor, w_shared_gate_up: Tensor) -> Tensor:
@@ -79,7 +89,7 @@ def front_outputs(buffer: Tensor, num_tokens: int) -> FrontOutputs:
     return FrontOutputs(
         latent=view(0, LATENT, torch.bfloat16),
         logits=view(LOGITS_BYTE, NUM_EXPERTS, torch.float32),
-        shared_hidden=view(SHARED_BYTE, (len(buffer) - SHARED_BYTE) // (2 * MAX_TOKENS), torch.bfloat16),
+        tail=view(TAIL_BYTE, (len(buffer) - TAIL_BYTE) // (2 * MAX_TOKENS), torch.bfloat16),
     )
 
 
@@ -96,7 +106,7 @@ def front(x: Tensor, weight: Tensor, *, buffer: Tensor | None = None, use_pdl: b
         ValueError: a shape, type, device or stride is not as above.
     """
     rows = x.shape[0]
-    variant = find_product(front_variants(), weight.shape[0], rows)
+    variant = find_product(front_variants(), tuple(weight.shape), rows)
     buffer = front_buffer(weight) if buffer is None else buffer
     require("x", x, (rows, HIDDEN))
     require("buffer", buffer, (_front_shape(len(weight)).buffer_bytes,), torch.uint8)
@@ -147,7 +157,7 @@ def latent_norm(latent: Tensor, weight: Tensor, *, out: Tensor | None = None, us
     Args:
         latent: [B, 3584] BF16, contiguous, summed over ranks.
         weight: [3584] BF16; nothing on the stream may still be writing it.
-        out: [B, 3584] BF16; allocated when None. Give it inside a CUDA graph.
+        out: [B, 3584] BF16, rows may lie apart; allocated when None. Give it inside a CUDA graph.
         use_pdl: launch before the kernel in front has completed.
 
     Raises:
@@ -156,35 +166,52 @@ def latent_norm(latent: Tensor, weight: Tensor, *, out: Tensor | None = None, us
     rows = latent.shape[0]
     require_batch(rows, MAX_TOKENS)
     out = torch.empty_like(latent) if out is None else out
-    for name, tensor in (("latent", latent), ("out", out)):
-        require(name, tensor, (rows, LATENT))
+    require("latent", latent, (rows, LATENT))
+    require_rows("out", out, (rows, LATENT))
     require("weight", weight, (LATENT,))
-    from cutlass import Int32
+    from cutlass import Int32, Int64
 
     from specialized_path.kernels.common.host import current_stream, pointer
 
     addresses = [pointer(t) for t in (latent, weight, out)]
-    norm_variant().run(*addresses, Int32(rows), Int32(use_pdl), current_stream(latent.device))
+    stride, stream = Int64(2 * out.stride(0)), current_stream(latent.device)
+    norm_variant().run(*addresses, stride, Int32(rows), Int32(use_pdl), stream)
     return out
 
 
-def latent_up(latent: Tensor, weight: Tensor, out: Tensor, *, use_pdl: bool = True) -> Tensor:
-    """Adds the rounded up-projection to what `out` holds, and rounds: OC-19.
+def pack_tail(w_up: Tensor, w_shared_down: Tensor) -> Tensor:
+    """One weight for all that the layer adds.
 
     Args:
-        latent: [B, 3584] BF16, contiguous, normed.
-        weight: [7168, 3584] BF16, contiguous; nothing on the stream may still be writing it.
-        out: [B, 7168] BF16: the shared experts' share before, the layer's output after.
+        w_up: [7168, 3584] BF16.
+        w_shared_down: [7168, I] BF16.
+
+    Returns:
+        [7168, 3584 + I].
+    """
+    return torch.cat([w_up, w_shared_down], dim=1)
+
+
+def project_tail(tail: Tensor, weight: Tensor, *, out: Tensor | None = None, use_pdl: bool = True) -> Tensor:
+    """The layer's output, summed in FP32 and rounded once: the second half of OC-18, and OC-19.
+
+    The contract rounds both products before it adds them; this does not, and lies nearer to the exact sum.
+
+    Args:
+        tail: [B, 3584 + I] BF16, contiguous: of `front`, with the normed latents in front.
+        weight: of `pack_tail`, on the GPU; nothing on the stream may still be writing it.
+        out: [B, 7168] BF16; allocated when None. Give it inside a CUDA graph.
         use_pdl: launch before the kernel in front has completed.
 
     Raises:
         ValueError: a shape, type, device or stride is not as above.
     """
-    rows = latent.shape[0]
-    variant = find_product(up_variants(), weight.shape[0], rows)
-    require("latent", latent, (rows, LATENT))
+    rows = tail.shape[0]
+    variant = find_product(tail_variants(), tuple(weight.shape), rows)
+    out = tail.new_empty(rows, HIDDEN) if out is None else out
+    require("tail", tail, (rows, variant.weight_size[1]))
     require("out", out, (rows, HIDDEN))
-    _launch(variant, latent, weight, out, use_pdl)
+    _launch(variant, tail, weight, out, use_pdl)
     return out
 
 

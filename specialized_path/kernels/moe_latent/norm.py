@@ -29,17 +29,20 @@ class LatentNormKernel:
         latent: cute.Pointer,
         weight: cute.Pointer,
         out: cute.Pointer,
+        out_stride: Int64,
         num_tokens: Int32,
         use_pdl: Int32,
         stream: Any,
     ) -> None:
-        """`out = latent * rsqrt(mean(latent^2) + epsilon) * weight`, by row."""
-        self.kernel(latent, weight, out).launch(
+        """`out = latent * rsqrt(mean(latent^2) + epsilon) * weight`, by row; rows of `out` every `out_stride` bytes."""
+        self.kernel(latent, weight, out, out_stride).launch(
             grid=(num_tokens, 1, 1), block=(_THREADS, 1, 1), stream=stream, use_pdl=use_pdl
         )
 
     @cute.kernel
-    def kernel(self, latent: cute.Pointer, weight: cute.Pointer, out: cute.Pointer) -> None:
+    def kernel(
+        self, latent: cute.Pointer, weight: cute.Pointer, out: cute.Pointer, out_stride: Int64
+    ) -> None:
         """CTA t serves token t."""
         token, _, _ = cute.arch.block_idx()
         thread, _, _ = cute.arch.thread_idx()
@@ -48,8 +51,7 @@ class LatentNormKernel:
         scale = _floats(device.load_words(weight.toint() + column))
         device.wait_for_dependencies()
         device.release_dependents()
-        here = Int64(token) * (LATENT * 2) + column
-        values = _floats(device.load_words(latent.toint() + here))
+        values = _floats(device.load_words(latent.toint() + Int64(token) * (LATENT * 2) + column))
         square = Float32(0.0)
         for value in values:
             square = square + value * value
@@ -63,7 +65,8 @@ class LatentNormKernel:
         inverse = device.rsqrt(total * Float32(1.0 / LATENT) + Float32(self.epsilon))
         normed = [value * inverse * w for value, w in zip(values, scale, strict=True)]
         pairs = zip(normed[::2], normed[1::2], strict=True)
-        device.store_words(out.toint() + here, tuple(device.pack_bf16(*pair) for pair in pairs))
+        there = out.toint() + Int64(token) * out_stride + column
+        device.store_words(there, tuple(device.pack_bf16(*pair) for pair in pairs))
 
 
 def _floats(words: tuple[Any, ...]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The projection's kernel with other ends: three kinds of outputs in front of the experts, a sum behind them."""
+"""The projection's kernel with three kinds of outputs: what the MLP input is multiplied by at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cutlass import Float32, Int32, Int64
 
 from specialized_path.kernels.common import device
 from specialized_path.kernels.moe_experts import ops
-from specialized_path.kernels.moe_latent.geometry import LATENT, LOGITS_BYTE, NUM_EXPERTS, SHARED_BYTE
+from specialized_path.kernels.moe_latent.geometry import LATENT, LOGITS_BYTE, NUM_EXPERTS, TAIL_BYTE
 from specialized_path.kernels.projection.kernel import ProjectionKernel
 
 
@@ -40,17 +40,6 @@ class FrontKernel(ProjectionKernel):
         else:
             size = (self.num_outputs - LATENT - NUM_EXPERTS) // 2
             gate, up = device.unpack_bf16(device.pack_bf16(low, high))
-            place = y + SHARED_BYTE + (Int64(row) * size + (column - (LATENT + NUM_EXPERTS)) // 2) * 2
+            at = LATENT + (column - (LATENT + NUM_EXPERTS)) // 2
+            place = y + TAIL_BYTE + (Int64(row) * (LATENT + size) + at) * 2
             ops.store_bf16(place, ops.situ(gate, up, self.beta, self.linear_beta))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddingKernel(ProjectionKernel):
-    """`y = bf16(bf16(x w^T) + y)`."""
-
-    def store(self, y: Any, row: Any, column: Any, words: tuple[Any, ...]) -> None:
-        """Each element is read and written by the one thread that has its sum, after the wait."""
-        place = y + (Int64(row) * self.num_outputs + column) * 2
-        low, high = device.unpack_bf16(words[0])
-        there_low, there_high = device.unpack_bf16(ops.load_unsigned(place))
-        device.store_word(place, device.pack_bf16(low + there_low, high + there_high))

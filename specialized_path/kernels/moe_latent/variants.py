@@ -7,29 +7,26 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal
 
-from specialized_path.kernels.moe_latent.geometry import FRONTS, HIDDEN, LATENT, MAX_TOKENS, FrontShape
+from specialized_path.kernels.moe_latent.geometry import FRONTS, HIDDEN, MAX_TOKENS, FrontShape
 from specialized_path.kernels.projection.tactics import Tactic
 from specialized_path.kernels.projection.variants import ROLES
 from specialized_path.kernels.variant import KernelVariant
 
-Part = Literal["front", "up"]
-ADDING_ROLES = {**ROLES, "3": "state"}
+Part = Literal["front", "tail"]
 SELECTION_ROLES = {"0": "activation", "1": "static", "2": "output", "3": "output"}
 NORM_ROLES = {"0": "activation", "1": "static", "2": "output"}
 
-# By tiles of eight tokens. Those of the front are the input projection's for nearly as many rows; those of the
-# up-projection leave room for two CTAs an SM. Not fitted on a GPU.
+# By tiles of eight tokens. Those of the front are the input projection's for nearly as many rows; those of the tail
+# leave room for two CTAs an SM. Not fitted on a GPU.
 _FRONT = {
     1: Tactic(n_tiles=1, splits=2, k_warps=4, tiles=3, atoms=2, stages=8),
     2: Tactic(n_tiles=2, splits=2, m_warps=3, k_warps=2, tiles=1, atoms=2, stages=7),
     4: Tactic(n_tiles=4, splits=2, k_warps=4, tiles=3, atoms=1, stages=11),
     8: Tactic(n_tiles=8, n_warps=2, k_warps=2, tiles=3, atoms=2, stages=8),
 }
-_UP = {
-    1: Tactic(n_tiles=1, k_warps=4, tiles=2, atoms=4, stages=5),
-    2: Tactic(n_tiles=2, k_warps=4, tiles=2, atoms=4, stages=4),
-    4: Tactic(n_tiles=4, k_warps=4, tiles=2, atoms=2, stages=6),
-    8: Tactic(n_tiles=8, k_warps=4, tiles=2, atoms=2, stages=4),
+_TAIL = {
+    n: Tactic(n_tiles=n, k_warps=4, tiles=2, atoms=2, stages=stages)
+    for n, stages in ((1, 10), (2, 8), (4, 6), (8, 4))
 }
 
 
@@ -49,10 +46,11 @@ def build_product(part: Part, weight_size: tuple[int, int], tactic: Tactic) -> A
     import cutlass.cute as cute
 
     from specialized_path.kernels.common.host import fake_pointer, fake_stream
-    from specialized_path.kernels.moe_latent.products import AddingKernel, FrontKernel
+    from specialized_path.kernels.moe_latent.products import FrontKernel
+    from specialized_path.kernels.projection.kernel import ProjectionKernel
 
     rows, columns = weight_size
-    kind = FrontKernel if part == "front" else AddingKernel
+    kind = FrontKernel if part == "front" else ProjectionKernel
     addresses = [fake_pointer() for _ in range(3)]
     kernel = kind(num_outputs=rows, num_inputs=columns, tactic=tactic)
     return cute.compile(kernel, *addresses, cutlass.Int32(1), cutlass.Int32(1), fake_stream())
@@ -80,7 +78,8 @@ def build_norm() -> Any:
     from specialized_path.kernels.moe_latent.norm import LatentNormKernel
 
     addresses = [fake_pointer() for _ in range(3)]
-    return cute.compile(LatentNormKernel(), *addresses, cutlass.Int32(1), cutlass.Int32(1), fake_stream())
+    stride, one = cutlass.Int64(1), cutlass.Int32(1)
+    return cute.compile(LatentNormKernel(), *addresses, stride, one, one, fake_stream())
 
 
 @cache
@@ -90,15 +89,17 @@ def front_variants() -> tuple[ProductVariant, ...]:
 
 
 @cache
-def up_variants() -> tuple[ProductVariant, ...]:
+def tail_variants() -> tuple[ProductVariant, ...]:
     """Variants of the product behind them."""
-    return tuple(
-        _product("up", (HIDDEN, LATENT), "any", "OC-19", tactic, ADDING_ROLES) for tactic in _UP.values()
-    )
+    return tuple(_tail(shape, tactic) for shape in FRONTS for tactic in _TAIL.values())
 
 
 def _front(shape: FrontShape, tactic: Tactic) -> ProductVariant:
-    return _product("front", (shape.num_outputs, HIDDEN), shape.name, "OC-14, OC-15, OC-18", tactic, ROLES)
+    return _product("front", (shape.num_outputs, HIDDEN), shape.name, "OC-14, OC-15, OC-18", tactic)
+
+
+def _tail(shape: FrontShape, tactic: Tactic) -> ProductVariant:
+    return _product("tail", (HIDDEN, shape.tail_inputs), shape.name, "OC-18, OC-19", tactic)
 
 
 def _product(
@@ -107,7 +108,6 @@ def _product(
     rank_shape: str,
     operator: str,
     tactic: Tactic,
-    roles: Mapping[str, str],
 ) -> ProductVariant:
     low = 1 if tactic.n_tiles == 1 else tactic.columns // 2 + 1
     kernel = KernelVariant(
@@ -116,7 +116,7 @@ def _product(
         family="moe_latent",
         rank_shape=rank_shape,
         batches=(low, tactic.columns),
-        roles=roles,
+        roles=ROLES,
         build=partial(build_product, part, weight_size, tactic),
     )
     return ProductVariant(part=part, weight_size=weight_size, tactic=tactic, kernel=kernel)
@@ -148,18 +148,20 @@ def _of_rows(name: str, operator: str, roles: Mapping[str, str], build: Any) -> 
 
 def variants() -> tuple[KernelVariant, ...]:
     """All variants of the family."""
-    products = tuple(variant.kernel for variant in front_variants() + up_variants())
+    products = tuple(variant.kernel for variant in front_variants() + tail_variants())
     return (*products, selection_variant(), norm_variant())
 
 
-def find_product(kind: tuple[ProductVariant, ...], num_outputs: int, num_tokens: int) -> ProductVariant:
-    """The variant for a weight's rows and a batch; raises ValueError where there is none."""
+def find_product(
+    kind: tuple[ProductVariant, ...], weight_size: tuple[int, ...], num_tokens: int
+) -> ProductVariant:
+    """The variant for a weight's rows and columns and a batch; raises ValueError where there is none."""
     for variant in kind:
         low, high = variant.kernel.batches
-        if variant.weight_size[0] == num_outputs and low <= num_tokens <= high:
+        if variant.weight_size == weight_size and low <= num_tokens <= high:
             return variant
-    known = sorted({variant.weight_size[0] for variant in kind})
+    known = sorted({variant.weight_size for variant in kind})
     raise ValueError(
-        f"moe {kind[0].part}: got {num_tokens} tokens and {num_outputs} rows, expected 1 ... {MAX_TOKENS} "
+        f"moe {kind[0].part}: got {num_tokens} tokens and a weight of {weight_size}, expected 1 ... {MAX_TOKENS} "
         f"and one of {known}"
     )

@@ -63,7 +63,7 @@ def test_what_every_fault_gave_is_recorded_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr(subject, "copy_broken", lambda _fault, folder: folder.mkdir())
     monkeypatch.setattr(subject, "collect_place", lambda: PLACE)
     monkeypatch.setattr(subject, "rank_command", lambda _number: fake_command(tmp_path))
-    made = run_broken(2, tmp_path, tmp_path / "out.json", 60.0)
+    made = run_broken(2, tmp_path, tmp_path / "out.json", 300.0)
     assert BrokenRun.model_validate_json((tmp_path / "out.json").read_bytes()) == made
     found = [(one.fault, one.found.part, str(one.found.outcome)) for one in made.faults]
     assert found == [(fault.name, fault.part, "pass") for fault in FAULTS[1:4]]

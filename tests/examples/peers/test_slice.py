@@ -78,7 +78,7 @@ def test_ranks_know_their_place_and_make_no_multicast_object(ranks):
 
 def test_a_leg_that_fails_is_recorded_and_the_next_one_runs(ranks, tmp_path, monkeypatch):
     monkeypatch.setattr(subject, "collect_place", lambda: PLACE)
-    monkeypatch.setattr(subject, "agreement", lambda arms: next(iter(arms.values())).ask("force"))
+    monkeypatch.setattr(subject, "agreement", lambda arms, _names: next(iter(arms.values())).ask("force"))
     monkeypatch.setattr(subject, "layer_times", lambda *_: ["a row"])
     measure({("stock", 5): ranks(OBEY.format(answer=OTHERS))}, [1], 1, tmp_path / "slice.json")
     found = json.loads((tmp_path / "slice.json").read_text())

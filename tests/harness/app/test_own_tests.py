@@ -148,7 +148,7 @@ class Kept:
         return record.id
 
 
-def collect(folder: Path, tests: dict[str, str]) -> AnyEvidence:
+def collect(folder: Path, tests: dict[str, str], *, controls_s: float = 300.0) -> AnyEvidence:
     """The one record that a change with these test files leaves."""
     tree = {
         "subject/__init__.py": "",
@@ -172,6 +172,7 @@ def collect(folder: Path, tests: dict[str, str]) -> AnyEvidence:
             subject=("subject/__init__.py", "subject/code.py"),
             export=export,
             workdir=folder / "own_tests",
+            controls_s=controls_s,
         )
     )
     (record,) = sink.records
@@ -224,6 +225,17 @@ def test_a_test_that_runs_when_the_time_is_up_is_not_done() -> None:
     lines = [NamedLine(event="test", test="t"), NamedLine(event="begin", test="t")]
     hung = clean_test("t", finished_tests(lines, is_over=False, problem=""))
     assert (hung.outcome, hung.reason) == (OwnOutcome.NOT_DONE, "the time was up during it")
+
+
+@pytest.mark.parametrize("controls_s", [0.0, 0.01])
+def test_what_no_time_is_left_to_falsify_is_open_and_the_run_as_it_is_stands(
+    controls_s: float, tmp_path: Path
+) -> None:
+    text = "from subject.code import step\ndef test_it(): assert step(1)['o'] == 2\n"
+    record = collect(tmp_path, {"tests/test_it.py": text}, controls_s=controls_s)
+    assert isinstance(record, OwnTestsEvidence), record
+    (judged,) = judge_tests(record.tests, record.num_outside)
+    assert (record.tests[0].outcome, judged.worth) == (OwnOutcome.PASSED, Worth.UNCLEAR)
 
 
 @pytest.mark.parametrize("status", [None, 4])

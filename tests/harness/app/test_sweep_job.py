@@ -10,12 +10,19 @@ from pathlib import Path
 import pytest
 
 from bundles.error import BundleError
-from bundles.keys import PrivateKey, make_private_key
+from bundles.keys import PrivateKey, make_private_key, write_key_pair
 from harness.app import sweep_job, sweep_question
 from harness.app.sweep_question import AskedSweep, read_sweep
 from harness.model.errors import ConfigurationError, EvidenceError
 from harness.model.words import ExitCode
-from harness.options import ChangeOptions, JobTakeOptions, OutputOptions, SweepOptions
+from harness.options import (
+    ChangeOptions,
+    CommandResult,
+    JobRunOptions,
+    JobTakeOptions,
+    OutputOptions,
+    SweepOptions,
+)
 from perf_sweeps.block import SweepPlan
 from perf_sweeps.journal import RECORDS, Journal
 from perf_sweeps.measure import run_here
@@ -34,14 +41,16 @@ class Desk:
 
     def answer(self, out: Path, key: PrivateKey, plan: SweepPlan | None = None) -> Path:
         """A return whose arms answered by arithmetic."""
-        wanted = plan or self.asked.plan
+        self.measure(out, plan or self.asked.plan)
+        sweep_job.sign_return(out, key)
+        return out
+
+    def measure(self, out: Path, wanted: SweepPlan) -> None:
         journal = Journal(out, wanted, resume=False)
         run_here(
             wanted.tasks(), Simulation(), journal.add, sweep=wanted.digest, code_digest=self.asked.code_digest
         )
         journal.close()
-        sweep_job.sign_return(out, key)
-        return out
 
     def take(self, *returns: Path) -> tuple[ExitCode, str]:
         result = sweep_job.take(JobTakeOptions(job=self.job, returns=returns, sweep=self.options))
@@ -88,6 +97,22 @@ def test_two_returns_of_known_keys_are_judged_anew_and_replicate(
 ) -> None:
     code, text = desk.take(*(desk.answer(tmp_path / str(i), key) for i, key in enumerate(keys)))
     assert (code, text.count("Replicated")) == (ExitCode.ADMIT, 2)
+
+
+def test_a_job_that_is_run_leaves_one_signed_file_for_the_asker(
+    desk: Desk, keys: tuple[PrivateKey, PrivateKey], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(options: SweepOptions) -> CommandResult:
+        desk.measure(options.out, desk.asked.plan)
+        return CommandResult(text="", exit_code=ExitCode.UNDECIDED)
+
+    monkeypatch.setattr(sweep_job, "sweep", measured)
+    write_key_pair(tmp_path / "key", keys[0], "")
+    here = replace(desk.options, out=tmp_path / "out")
+    sweep_job.run(JobRunOptions(job=desk.job, sweep=here, key=tmp_path / "key", passphrase=""))
+    code, text = desk.take(tmp_path / "out.tar.gz")
+    assert code is ExitCode.UNDECIDED
+    assert f"{keys[0].public.fingerprint} (contributor): admit" in text
 
 
 def test_a_record_that_was_changed_after_it_was_signed_is_refused(

@@ -278,6 +278,15 @@ BREACHES: dict[str, tuple[K, Files]] = {
 """Each must fail, with a finding of this kind at a line."""
 
 TWINS: dict[str, Files] = {
+    "function that gives the first that fits": subject(
+        "def first(names):\n    for name in names:\n        if name:\n            return name\n    raise ValueError\n"
+        "NAME = first(('a', 'b'))\n"
+    ),
+    "own files that must be there": subject(
+        "import pathlib\ndef root():\n    here = pathlib.Path(__file__).parent\n    if not here.is_dir():\n"
+        "        raise FileNotFoundError(here)\n    return here\nROOT = root()\n"
+    ),
+    "own class changed by a method of type": subject("class A: ...\ntype.__setattr__(A, 'x', None)\n"),
     "table of weights in base64": subject(f"K = '{b64encode(bytes(range(256)) * 2).decode()}'\n"),
     "long hexadecimal digest": subject(f"SHA = '{(bytes(range(256)) * 2).hex()}'\n"),
     "document about PTX": {"own/code.py": "", "own/notes.md": "Kernels begin with\n\n.version 8.0\n"},

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 HOSTILE: dict[str, str] = {
+    "machine asked inside a sum": ("import torch\nN = torch.cuda.device_count() * 2\nassert N - 2 > 0\n"),
+    "machine asked by a function that refuses": (
+        "import torch\ndef check():\n    if not torch.cuda.is_available():\n        raise RuntimeError\ncheck()\n"
+    ),
     "base class of whoever owns the descriptor": (
         "from vllm.x import Linear\nclass D:\n    def __set_name__(self, owner, name):\n"
         "        for b in owner.__mro__[1:]:\n            b.forward = None\nclass Own(Linear):\n    d = D()\n"

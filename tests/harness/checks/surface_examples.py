@@ -246,13 +246,14 @@ DRIFTS["variable that a table of variables names"] = (
     "OWN_MODE",
     Case(document=DOC + "| environment variable `OWN_MODE` | what it does |\n"),
 )
+FLAGS = {"vllm/cli.py": b'add("--own-cache")\nadd("--additional-config")\n'}
 DRIFTS["flag on a command line that nothing reads"] = (
     "--own-depth",
-    Case(document=DOC + "Run `vllm serve m --own-depth 2`.\n"),
+    Case(document=DOC + "Run `vllm serve m --own-depth 2`.\n", engine=FLAGS),
 )
 DRIFTS["flag on the second line of a command"] = (
     "--own-depth",
-    Case(document=DOC + "```\npython -m vllm.entrypoints.api m \\\n  --own-depth 2\n```\n"),
+    Case(document=DOC + "```\npython -m vllm.entrypoints.api m \\\n  --own-depth 2\n```\n", engine=FLAGS),
 )
 DRIFTS["variable in a table about variables"] = (
     "OWN_DEPTH",
@@ -277,7 +278,7 @@ DRIFTS["variable that a test's parameter names"] = (
     ),
 )
 AGREEING["flag of the engine, switched off"] = Case(
-    document=DOC + "Run `vllm serve m --no-own-cache`.\n", engine={"vllm/cli.py": b'add("--own-cache")\n'}
+    document=DOC + "Run `vllm serve m --no-own-cache --additional-config '{}'`.\n", engine=FLAGS
 )
 AGREEING["flag of another program beside the package's name"] = Case(
     document=DOC + "Run `pip install vllm --no-deps` and `git diff --stat vllm/own`.\n"

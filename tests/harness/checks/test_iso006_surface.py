@@ -128,6 +128,18 @@ def test_without_the_engines_source_a_strange_variable_in_a_test_stays_open() ->
     assert found.outcome is Outcome.INCONCLUSIVE
 
 
+FLAG_IN_A_DOCUMENT = 'Run `vllm serve m --own-depth 2 --additional-config \'{"backend": "fast"}\'`.\n'
+
+
+def test_source_that_shows_no_flags_does_not_say_that_a_flag_is_unknown() -> None:
+    case = Case(document=FLAG_IN_A_DOCUMENT, engine={"vllm/cli.py": b"def main(): ...\n"})
+    assert [f.outcome for f in about(run(case), "--own-depth")] == [Outcome.INCONCLUSIVE]
+
+
+def test_without_an_engine_a_change_that_declares_no_flag_documents_the_engines() -> None:
+    assert about(run(Case(document=FLAG_IN_A_DOCUMENT), with_engine=False), "--own-depth") == []
+
+
 def test_where_no_document_is_at_hand_nothing_is_said_to_be_undocumented() -> None:
     (found,) = [f for f in run(Case(document="")) if "key of" in f.subject]
     assert found.outcome is Outcome.INCONCLUSIVE

@@ -39,6 +39,19 @@ def test_with_one_distribution_for_all_draws_it_is_pearsons_chi_square() -> None
     assert fit_p_value(draws) == pytest.approx(chisquare(counts, p * counts.sum()).pvalue)
 
 
+@pytest.mark.parametrize(("small", "beside"), [(4, 3), (0, 1)])
+def test_a_class_that_hardly_varies_counts_with_the_one_beside_it(small: int, beside: int) -> None:
+    p = np.asarray([0.245] * 5)
+    counts = np.asarray([20, 30, 30, 16, 24])
+    p[small], counts[small] = 0.02, 4
+    draws = [(tuple(p.tolist()), k) for k, count in enumerate(counts) for _ in range(count)]
+    expected, seen = p * counts.sum(), counts.astype(float)
+    for values in (expected, seen):
+        values[beside] += values[small]
+    found = chisquare(np.delete(seen, small), np.delete(expected, small)).pvalue
+    assert fit_p_value(draws) == pytest.approx(found)
+
+
 @pytest.mark.parametrize("draws", [[], [((1.0, 0.0), 0)] * 50, [((0.5, 0.5), 1)]])
 def test_draws_that_could_hardly_be_others_say_nothing(draws: list[Draw]) -> None:
     assert fit_p_value(draws) == 1.0

@@ -62,3 +62,22 @@ def test_no_values_or_an_impossible_level_are_refused(values: list[float], q: fl
 def test_the_smallest_value_is_the_lower_bound_where_no_other_is_sure() -> None:
     # P(Bin(5, 1/2) = 0) = 1/32: one value in five is below the median with more than 95 %.
     assert quantile_lower_bound([3.0, 1.0, 2.0, 5.0, 4.0], 0.5, alpha=0.05) == 1.0
+
+
+@pytest.mark.parametrize(("n", "q", "rank"), [(4, 0.5, 2), (100, 0.07, 7)])
+def test_a_share_that_is_reached_exactly_needs_no_further_value(n: int, q: float, rank: int) -> None:
+    # 0.07 * 100 is a little more than 7 in double precision.
+    assert sample_quantile(range(1, n + 1), q) == rank
+
+
+def test_a_bound_that_is_missed_with_exactly_alpha_is_one() -> None:
+    # Both of two values are above the median with probability 1/4, and below it.
+    assert quantile_lower_bound([1.0, 2.0], 0.5, alpha=0.25) == 1.0
+    assert quantile_upper_bound([1.0, 2.0], 0.5, alpha=0.25) == 2.0
+    assert min_n_for_upper_bound(0.5, alpha=0.125) == 3
+
+
+@pytest.mark.parametrize("q", [0.0, 1.0])
+def test_the_edges_have_no_percentile_to_bound(q: float) -> None:
+    with pytest.raises(ValueError, match="q must"):
+        min_n_for_upper_bound(q, alpha=0.05)

@@ -61,6 +61,12 @@ def test_lists_without_a_common_token_are_far_apart_though_both_have_the_same_ta
     assert truncated_kl(ids, values, list(range(20, 40)), values) > 2
 
 
+def test_tokens_that_have_to_share_a_small_tail_count_as_one_bucket() -> None:
+    ids, values = list(range(11)), [log(0.4), *[log(0.05)] * 10]
+    expected = 0.4 * log(0.4 / 0.9999) + 0.6 * log(0.6 / 0.0001)
+    assert truncated_kl(ids, values, [0], [log(0.9999)]) == pytest.approx(expected)
+
+
 @given(seeds, st.floats(1e-6, 1e-3))
 def test_a_small_perturbation_costs_half_its_variance(seed: int, scale: float) -> None:
     p = distribution(seed, 1.0)

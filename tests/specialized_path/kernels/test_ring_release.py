@@ -10,16 +10,13 @@ import pytest
 pytest.importorskip("cutlass")
 COMPILE = """
 from specialized_path.kernels.mla.variants import core_variant
-from specialized_path.kernels.moe_experts.shape import SHAPES
-from specialized_path.kernels.moe_experts.variants import down_variants, gate_up_variants
 from specialized_path.kernels.projection.variants import find_variant
-for variant in (gate_up_variants()[1], down_variants()[1], find_variant(7168, 768, 8)):
-    variant.kernel.build()
+find_variant(7168, 768, 8).kernel.build()
 for schedule in ("lockstep", "roles"):
     core_variant("bf16", 1, schedule).build()
 """
-UNFENCED = {"GateUpKernel": 1, "DownKernel": 0, "ProjectionKernel": 0, "LockstepCore": 0, "RolesCore": 1}
-"""Arrivals behind reads of what threads write, and no copy: gate-up's sums, the roles' probabilities."""
+UNFENCED = {"ProjectionKernel": 0, "LockstepCore": 0, "RolesCore": 1}
+"""Arrivals behind reads of what threads write, and no copy: the roles' probabilities."""
 READ, FENCE, ARRIVAL = r"ld\.shared|ldmatrix", r"fence\.proxy\.async", r"mbarrier\.arrive(?!\.expect_tx)"
 
 

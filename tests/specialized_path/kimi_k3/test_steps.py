@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from specialized_path.kernels.mla.variants import QUERY_SPLIT_ROWS, query_variant
-from specialized_path.kernels.moe_experts.packing import PackedExperts
+from specialized_path.kernels.moe_experts.packing import MarlinExperts
 from specialized_path.kernels.moe_experts.shared_launch import PackedSharedExperts
 from specialized_path.kernels.moe_experts.shared_variants import find_shared_variant
-from specialized_path.kernels.moe_latent.variants import find_product, front_variants, up_variants
+from specialized_path.kernels.moe_latent.variants import find_product, front_variants, tail_variants
 from specialized_path.kernels.projection.variants import find_variant
 from specialized_path.kimi_k3.mlp import DenseMlp, LatentMoe
 from specialized_path.kimi_k3.steps import decide_step
@@ -79,14 +79,13 @@ def _meta(*shape):
 
 def _mlps():
     dense = PackedSharedExperts(gate_up=_meta(8448, 7168), down=_meta(7168, 4224))
-    experts = PackedExperts(gate_up=_meta(896, 48, 1), down=_meta(896, 224, 1))
+    experts = MarlinExperts(w13=None, w2=_meta(896, 24, 7168), w13_scale=None, w2_scale=None)
     moe = LatentMoe(
         w_front=_meta(6016, 7168),
         bias=_meta(896),
         experts=experts,
-        w_shared_down=_meta(7168, 768),
         w_norm=_meta(3584),
-        w_up=_meta(7168, 3584),
+        w_tail=_meta(7168, 3584 + 768),
         space=None,
     )
     return DenseMlp(weights=dense, hidden=_meta(64, 4224)), moe
@@ -103,10 +102,9 @@ def test_every_kernel_of_a_step_is_compiled_beforehand_at_every_batch():
         find_variant(*shape, batch).kernel.name for shape in shapes for batch in range(1, MAX_BATCH + 1)
     }
     for batch in range(1, MAX_BATCH + 1):
-        needed |= {find_product(front_variants(), 6016, batch).kernel.name}
-        needed |= {find_product(up_variants(), 7168, batch).kernel.name}
-        needed |= {find_shared_variant("down", inner, batch).kernel.name for inner in (768, 4224)}
-        needed |= {find_shared_variant("gate_up", 4224, batch).kernel.name}
+        needed |= {find_product(front_variants(), (6016, 7168), batch).kernel.name}
+        needed |= {find_product(tail_variants(), (7168, 4352), batch).kernel.name}
+        needed |= {find_shared_variant(part, 4224, batch).kernel.name for part in ("gate_up", "down")}
     needed |= {query_variant("bf16", 1 if batch <= QUERY_SPLIT_ROWS else 2).name for batch in (1, MAX_BATCH)}
     assert needed <= known.keys()
 
@@ -117,5 +115,5 @@ def test_the_kernels_of_a_step_serve_every_contract_of_its_layers():
     assert served == attention | {"OC-1", "OC-14", "OC-15", "OC-16", "OC-17", "OC-18", "OC-19", "OC-20"}
 
 
-def test_the_kernel_that_restores_marlins_order_is_compiled_beforehand_too():
-    assert {"moe restore_gate_up tp8", "moe restore_down tp8"} <= _known().keys()
+def test_the_experts_kernels_are_compiled_beforehand_too():
+    assert {"moe gate_up tp8", "moe down tp8"} <= _known().keys()

@@ -146,7 +146,7 @@ def test_a_deployment_out_of_scope_does_not_start(monkeypatch):
     ]
 
 
-@pytest.mark.parametrize(("max_num_seqs", "named"), [(64, []), (65, ["max_num_seqs"])])
-def test_steps_beyond_the_kernels_are_named_as_a_cost(max_num_seqs, named):
-    costs = list_costs(K3Deployment(max_num_seqs=max_num_seqs))
+@pytest.mark.parametrize(("mode", "named"), [("NONE", []), ("VLLM_COMPILE", ["compilation mode"])])
+def test_a_compilation_that_the_model_does_not_take_is_named_as_a_cost(mode, named):
+    costs = list_costs(K3Deployment(compilation_mode=mode))
     assert [cost.split(":")[0] for cost in costs] == named

@@ -166,6 +166,25 @@ def test_under_the_quick_profile_what_was_not_run_before_the_change_counts_only_
     assert result_of(quick, judgement(ISO001=outcome), 1.0, not_run_before=before).verdict is verdict
 
 
+def test_a_clean_change_under_the_quick_profile_says_what_was_not_asked_and_another_twin_nothing() -> None:
+    quick = case(is_twin=True, expected=(), stage=Stage.QUICK)
+    found = judgement(NOT_IN_PROFILE, ISO001=Outcome.NOT_RUN, ISO002=Outcome.NOT_RUN, ISO004=Outcome.PASS)
+    assert result_of(quick, found, 1.0).reason == "not asked: ISO001, ISO002"
+    assert result_of(case(is_twin=True), judgement(ISO001=Outcome.PASS), 1.0).reason == ""
+
+
+def test_an_escaped_fault_says_what_each_missed_check_said() -> None:
+    fault = case(expected=("ISO001", "ISO004"))
+    assert result_of(fault, judgement(ISO001=Outcome.PASS), 1.0).reason == "ISO001 pass, ISO004"
+
+
+def test_every_verdict_carries_its_time() -> None:
+    found = judgement(ISO001=Outcome.PASS)
+    results = [result_of(one, found, 1.26) for one in (FAULT, TWIN)]
+    results += [judge_reasons(one, ("a",), 1.26) for one in (FAULT, TWIN)]
+    assert [result.seconds for result in results] == [1.3] * 4
+
+
 def test_an_undecided_twin_says_what_its_check_said() -> None:
     found = result_of(case(is_twin=True), judgement("too few", ISO001=Outcome.INCONCLUSIVE), 1.0)
     assert found.reason == "ISO001 inconclusive: too few"
@@ -184,7 +203,8 @@ def test_an_undecided_twin_says_what_its_check_said() -> None:
 def test_a_bundle_is_judged_by_what_the_gate_refuses_it_for(
     reasons: tuple[str, ...], is_twin: bool, verdict: CaseVerdict
 ) -> None:
-    assert judge_reasons(case(is_twin=is_twin), reasons, 1.0).verdict is verdict
+    found = judge_reasons(case(is_twin=is_twin), reasons, 1.0)
+    assert (found.verdict, found.fired) == (verdict, reasons)
 
 
 def test_what_was_open_before_a_bundle_was_touched_is_no_alarm() -> None:

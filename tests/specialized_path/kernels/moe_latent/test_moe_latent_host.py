@@ -9,13 +9,15 @@ from specialized_path.kernels.moe_latent.launch import (
     front_buffer,
     front_outputs,
     latent_norm,
-    latent_up,
     pack_front,
+    pack_tail,
+    project_tail,
     select_experts,
 )
-from specialized_path.kernels.moe_latent.variants import find_product, front_variants, up_variants
+from specialized_path.kernels.moe_latent.variants import find_product, front_variants, tail_variants
 
-PRODUCTS = front_variants() + up_variants()
+PRODUCTS = front_variants() + tail_variants()
+SIZES = sorted({variant.weight_size for variant in PRODUCTS})
 
 
 @pytest.mark.parametrize("variant", [pytest.param(v, id=v.kernel.name) for v in PRODUCTS])
@@ -23,21 +25,21 @@ def test_a_cut_fits_its_weight(variant):
     assert variant.tactic.problems(*variant.weight_size) == []
 
 
-@pytest.mark.parametrize("rows", [*(shape.num_outputs for shape in FRONTS), HIDDEN])
-def test_every_batch_is_served_by_exactly_one_variant(rows):
+@pytest.mark.parametrize("size", SIZES)
+def test_every_batch_is_served_by_exactly_one_variant(size):
     for tokens in range(1, 65):
         serving = [
             v
             for v in PRODUCTS
-            if v.weight_size[0] == rows and v.kernel.batches[0] <= tokens <= v.kernel.batches[1]
+            if v.weight_size == size and v.kernel.batches[0] <= tokens <= v.kernel.batches[1]
         ]
-        assert serving == [find_product(PRODUCTS, rows, tokens)]
+        assert serving == [find_product(PRODUCTS, size, tokens)]
 
 
 @pytest.mark.parametrize(("tokens", "rows"), [(0, 6016), (65, 5248), (1, 4480)])
 def test_what_no_variant_serves_is_refused(tokens, rows):
     with pytest.raises(ValueError, match="moe front: got"):
-        find_product(front_variants(), rows, tokens)
+        find_product(front_variants(), (rows, HIDDEN), tokens)
 
 
 def test_a_packed_front_has_latent_rows_router_rows_and_gates_and_ups_in_turn():
@@ -58,18 +60,23 @@ def test_outputs_of_64_tokens_fill_a_buffer_and_do_not_overlap(shape):
     buffer = front_buffer(torch.empty(shape.num_outputs, 1))
     buffer.zero_()
     outputs = front_outputs(buffer, 64)
-    for view in (outputs.latent, outputs.logits, outputs.shared_hidden):
+    for view in (outputs.latent, outputs.logits, outputs.tail):
         view.view(torch.uint8).add_(1)
     assert bool((buffer == 1).all())
+
+
+def test_a_packed_tail_has_what_multiplies_latents_in_front_of_what_multiplies_hidden_values():
+    packed = pack_tail(torch.full((2, LATENT), -1.0), torch.full((2, 384), -2.0))
+    assert packed[0].tolist() == [-1.0] * LATENT + [-2.0] * 384
 
 
 def test_tensors_elsewhere_than_on_a_gpu_are_refused():
     rows, latent = torch.zeros(1, HIDDEN).bfloat16(), torch.zeros(1, LATENT).bfloat16()
     calls = {
-        "x": lambda: front(rows, torch.empty(6016, 1)),
+        "x": lambda: front(rows, torch.empty(1, 1).expand(6016, HIDDEN)),
         "logits": lambda: select_experts(torch.zeros(1, NUM_EXPERTS), torch.zeros(NUM_EXPERTS)),
         "latent": lambda: latent_norm(latent, latent[0]),
-        "latent:": lambda: latent_up(latent, torch.empty(HIDDEN, 1), rows),
+        "tail": lambda: project_tail(latent, torch.empty(1, 1).expand(HIDDEN, LATENT + 384)),
     }
     for name, call in calls.items():
         with pytest.raises(ValueError, match=f"{name}.* on cpu"):

@@ -9,15 +9,15 @@ from torch import Tensor
 from specialized_path.kernels.moe_experts.benchmarks import draw_weights
 from specialized_path.kernels.moe_experts.launch import routed_experts
 from specialized_path.kernels.moe_experts.shape import SHAPES
-from specialized_path.kernels.moe_experts.shared_launch import shared_down
 from specialized_path.kernels.moe_latent.geometry import FRONTS, HIDDEN, LATENT, NUM_EXPERTS, FrontShape
 from specialized_path.kernels.moe_latent.launch import (
     front,
     front_buffer,
     front_outputs,
     latent_norm,
-    latent_up,
     pack_front,
+    pack_tail,
+    project_tail,
     select_experts,
 )
 from specialized_path.reference import linear, rms_norm, situ
@@ -27,9 +27,11 @@ from tests.specialized_path.kernels.replay import captured
 from tests.specialized_path.kernels.tolerance import (
     ACCUMULATION,
     T1,
+    T2,
     assert_close,
     assert_same_bits,
     bf16_ulp,
+    relative_l2,
 )
 
 pytestmark = pytest.mark.gpu
@@ -100,9 +102,8 @@ def test_the_front_leaves_what_lies_behind_the_batch_alone() -> None:
     buffer = front_buffer(packed).fill_(0xFF)
     front(draw(1, 5, HIDDEN).bfloat16(), packed, buffer=buffer)
     everything = front_outputs(buffer, 64)
-    behind = [
-        view[5:].isnan().all() for view in (everything.latent, everything.logits, everything.shared_hidden)
-    ]
+    behind = [view[5:].isnan().all() for view in (everything.latent, everything.logits, everything.tail)]
+    behind.append(everything.normed.isnan().all())
     assert bool(torch.stack(behind).all())
 
 
@@ -174,27 +175,47 @@ def test_the_norm_agrees_with_the_oracle(num_tokens: int, scale: float) -> None:
     assert_close(out, rms_norm(x, w, acc_dtype=torch.float64), T1)
 
 
+def test_the_norm_leaves_what_lies_between_its_rows_alone() -> None:
+    room = nan(5, LATENT + 384)
+    latent_norm(draw(5, 5, LATENT).bfloat16(), draw(6, LATENT).bfloat16(), out=room[:, :LATENT])
+    assert bool(room[:, :LATENT].isfinite().all()) and bool(room[:, LATENT:].isnan().all())
+
+
+@cache
+def tail_weight(shape: FrontShape) -> tuple[Tensor, Tensor]:
+    return weight(7, HIDDEN, LATENT), weight(14, HIDDEN, shape.shared)
+
+
 @SCALES
 @pytest.mark.parametrize("num_tokens", BATCHES)
-def test_the_up_projection_is_rounded_before_the_shared_share_is_added(num_tokens: int, scale: float) -> None:
-    x, w = (draw(num_tokens, num_tokens, LATENT) * scale).bfloat16(), weight(7, HIDDEN, LATENT)
-    shared = draw(8, num_tokens, HIDDEN).bfloat16()
-    out = latent_up(x, w, shared.clone())
-    up, is_clear = rounded(*exact(x, w))
-    expected = round_to(up + shared.double(), torch.bfloat16)
-    assert is_clear.double().mean().item() > 0.8 and torch.equal(out[is_clear], expected[is_clear])
+@pytest.mark.parametrize("shape", SIZES)
+def test_the_layers_output_is_the_sum_of_both_products_rounded_once(
+    shape: FrontShape, num_tokens: int, scale: float
+) -> None:
+    x = (draw(num_tokens, num_tokens, shape.tail_inputs) * scale).bfloat16()
+    w = pack_tail(*tail_weight(shape))
+    value, terms = exact(x, w)
+    assert_close(project_tail(x, w, out=nan(num_tokens, HIDDEN)), value, T1, term_magnitudes=terms)
+
+
+@pytest.mark.parametrize("shape", SIZES)
+def test_the_layers_output_lies_near_the_contracts_three_roundings(shape: FrontShape) -> None:
+    x, (w_up, w_down) = draw(3, 64, shape.tail_inputs).bfloat16(), tail_weight(shape)
+    parts = (rounded(*exact(x[:, :LATENT], w_up))[0], rounded(*exact(x[:, LATENT:], w_down))[0])
+    expected = round_to(parts[0] + parts[1], torch.bfloat16)
+    assert relative_l2(project_tail(x, pack_tail(w_up, w_down)), expected) < T2.relative_l2
 
 
 @pytest.mark.parametrize("num_tokens", [3, 16, 33, 64])
 def test_a_row_has_the_same_bits_at_every_place_of_a_batch(num_tokens: int) -> None:
-    packed, w = front_weight(FRONTS[0])[-1], weight(9, HIDDEN, LATENT)
+    packed, w = front_weight(FRONTS[0])[-1], pack_tail(*tail_weight(FRONTS[0]))
     x = draw(10, num_tokens, HIDDEN).bfloat16()
 
     def chain(x: Tensor) -> list[Tensor]:
         found = front(x, packed)
         ids, weights = select_experts(found.logits, torch.zeros(NUM_EXPERTS, device="cuda"))
-        out = latent_up(latent_norm(found.latent, w[0]), w, x.clone())
-        return [found.latent, found.logits, found.shared_hidden, ids, weights, out]
+        latent_norm(found.latent, w[0, :LATENT].contiguous(), out=found.normed)
+        return [found.latent, found.logits, found.tail, ids, weights, project_tail(found.tail, w)]
 
     for straight, turned in zip(chain(x), chain(x.roll(1, 0)), strict=True):
         assert_same_bits(turned, straight.roll(1, 0))
@@ -206,20 +227,22 @@ def test_the_whole_half_layer_has_the_same_bits_in_every_replay_and_without_earl
     at: int, num_tokens: int
 ) -> None:
     packed, experts = front_weight(FRONTS[at])[-1], draw_weights(SHAPES[at])
-    bias, w_up, w_norm = draw(11, NUM_EXPERTS) / 8, weight(12, HIDDEN, LATENT), draw(13, LATENT).bfloat16()
-    w_down, buffer = weight(14, HIDDEN, FRONTS[at].shared), front_buffer(packed)
+    bias, w_tail, w_norm = (
+        draw(11, NUM_EXPERTS) / 8,
+        pack_tail(*tail_weight(FRONTS[at])),
+        draw(13, LATENT).bfloat16(),
+    )
+    buffer = front_buffer(packed)
     x = draw(15, num_tokens, HIDDEN).bfloat16()
     hidden, combined = nan(num_tokens, 16, SHAPES[at].intermediate), nan(num_tokens, LATENT)
     ids, weights = torch.empty(num_tokens, 16, dtype=torch.int32, device="cuda"), nan(num_tokens, 16)
-    normed = nan(num_tokens, LATENT)
 
     def half_layer(x: Tensor, out: Tensor, use_pdl: bool) -> Tensor:
         found = front(x, packed, buffer=buffer, use_pdl=use_pdl)
         select_experts(found.logits, bias, ids=ids, weights=weights, use_pdl=use_pdl)
         routed_experts(found.latent, ids, weights, experts, hidden=hidden, out=combined, use_pdl=use_pdl)
-        shared_down(found.shared_hidden, w_down, out=out, use_pdl=use_pdl)
-        latent_norm(combined, w_norm, out=normed, use_pdl=use_pdl)
-        return latent_up(normed, w_up, out, use_pdl=use_pdl)
+        latent_norm(combined, w_norm, out=found.normed, use_pdl=use_pdl)
+        return project_tail(found.tail, w_tail, out=out, use_pdl=use_pdl)
 
     outs = [nan(num_tokens, HIDDEN) for _ in range(8)]
     expected = []
