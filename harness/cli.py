@@ -287,4 +287,6 @@ def _printable(text: str) -> str:
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    """Once: `timeout` tells a process and then its whole group, and the second must not end what the first began."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     raise KeyboardInterrupt

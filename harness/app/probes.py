@@ -14,7 +14,7 @@ from harness.app.recorder import Recorder, utc_now
 from harness.engine.arm_spec import CPU_ENV, ArmSpec
 from harness.engine.bystander import write_bystander
 from harness.engine.coverage_reader import read_coverage
-from harness.engine.probe.cache_layout import parse_layout
+from harness.engine.probe.cache_layout import format_of, parse_layout
 from harness.engine.probe.lockstep import compare_engines
 from harness.engine.probe.process import ProbeProcess
 from harness.engine.probe.recording import Recording
@@ -246,13 +246,14 @@ def record_handover(run: ProbeRun, candidate: Recording, twin: Recording, proces
     engines = [name for name in candidate.layouts if name in twin.layouts]
     run.recorder.record(
         HandoverEvidence(
-            tier=Tier.CPU,
+            tier=run.tier,
             recorded_at=utc_now(),
             hardware=run.recorder.hardware,
             command=process.command,
             seed=SEED,
             arm=Arm.CANDIDATE,
             twin=describe_process(process, twin, run),
+            formats={name: format_of(twin.layouts[name]) for name in engines},
             steps=tuple(step for name in engines for step in compare_engines(candidate, twin, name)),
         )
     )

@@ -322,6 +322,9 @@ class HandoverEvidence(EvidenceRecord):
     kind: Literal["handover"] = "handover"
     arm: Arm
     twin: ArmEvidence
+    formats: dict[str, str] = Field(default_factory=dict)
+    """By engine: the coarsest format that the twin's model computes in or keeps its cache in, by PyTorch's name. Of an
+    engine that is not named single precision is taken, which allows least."""
     steps: tuple[HandoverStep, ...]
 
 

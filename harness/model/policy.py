@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from harness.model.effects import EffectKind
+from harness.model.number_format import EPSILON, SINGLE
 from harness.model.record import Record
 from harness.model.words import Tier, TrustLevel
 
@@ -114,7 +115,10 @@ class Policy(Record):
     """Non-inferiority margin of decode inter-token latency, as a ratio minus one."""
     min_timing_blocks: int = Field(ge=2, default=5)
     max_state_difference: float = Field(ge=0, default=1e-3)
-    """The largest `[state] max_relative_difference` that a manifest may ask for."""
+    """The largest `[state] max_relative_difference` that a manifest may ask for in single precision or finer."""
+    max_state_difference_units: float = Field(ge=0, default=4.0)
+    """The same where states or activations are rounded to a coarser format: units in the last place of the largest
+    number of a buffer."""
     declarable: tuple[EffectKind, ...] = (
         EffectKind.ENVIRONMENT,
         EffectKind.EXIT_HOOK,
@@ -132,6 +136,15 @@ class Policy(Record):
     def min_specialized_share_of(self, suite: str) -> float:
         """The specialised share that the decode tokens of one suite need."""
         return self.evals.min_specialized_share.get(suite, self.min_specialized_share)
+
+    def max_state_difference_in(self, number_format: str) -> float | None:
+        """The bound of a declared state difference, relative; None in a format whose rounding is not understood."""
+        unit = EPSILON.get(number_format)
+        if unit is None:
+            return None
+        if unit <= EPSILON[SINGLE]:
+            return self.max_state_difference
+        return max(self.max_state_difference, self.max_state_difference_units * unit)
 
     @property
     def required_checks(self) -> tuple[str, ...]:

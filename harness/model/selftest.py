@@ -97,6 +97,8 @@ class CaseResult(Record):
     expected: tuple[str, ...]
     fired: tuple[str, ...] = ()
     """Every check that failed, or reason of the gate."""
+    open: tuple[str, ...] = ()
+    """Checks that were to let a twin through and did not, none having failed."""
     seconds: float = 0.0
     """Wall time to the verdict."""
     reason: str = ""

@@ -297,6 +297,22 @@ def test_a_termination_is_an_interrupt_so_that_engines_are_stopped(use: Callable
     assert (stopped, signal.getsignal(signal.SIGTERM)) == ([True], before)
 
 
+def test_a_second_termination_does_not_end_what_the_first_began(use: Callable[[Use], list[Any]]) -> None:
+    stopped = []
+
+    def terminated(_options: Any) -> CommandResult:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            stopped.append(True)
+        raise AssertionError("the signal did not arrive")
+
+    use(terminated)
+    assert (main(["validate"]), stopped) == (ExitCode.INTERRUPTED, [True])
+
+
 def test_text_from_a_change_cannot_steer_the_terminal(
     use: Callable[[Use], list[Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ def result_of(
     """
     failed = {f.check for f in judgement.findings if f.outcome is Outcome.FAIL}
     outcomes = {c.check: c.outcome for c in judgement.checks}
-    expected, reason = case.fault.expected, ""
+    expected, reason, open_checks = case.fault.expected, "", list[str]()
     if case.is_twin:
         open_checks = _open_checks(case, judgement, not_run_before)
         verdict = (
@@ -40,7 +40,9 @@ def result_of(
             missed = [] if case.fault.subject in subjects else [f"{expected[0]} on {case.fault.subject}"]
         verdict = CaseVerdict.DETECTED if expected and not missed else CaseVerdict.ESCAPED
         reason = ", ".join(f"{c} {outcomes.get(c, '')}".strip() for c in missed)
-    return answer(case, verdict, seconds, fired=tuple(sorted(failed)), reason=reason)
+    is_open = verdict is CaseVerdict.UNDECIDED
+    found = answer(case, verdict, seconds, fired=tuple(sorted(failed)), reason=reason)
+    return found.model_copy(update={"open": tuple(open_checks)}) if is_open else found
 
 
 def _open_checks(case: Case, judgement: Judgement, not_run_before: frozenset[str]) -> list[str]:

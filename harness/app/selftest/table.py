@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from harness.model.selftest import CaseResult, CaseVerdict, Rate, SelftestReport
 
 _HEAD = ("fault", "principle", "tier", "expected", "fired", "verdict", "twin", "s")
@@ -22,7 +24,9 @@ def render_table(report: SelftestReport) -> str:
         for case in report.cases
         if case.reason and case.verdict not in (CaseVerdict.DETECTED, CaseVerdict.CLEAN)
     ]
+    open_checks = Counter(check for case in report.cases for check in case.open)
     summary = [
+        *(f"Undecided by {check}: {count}" for check, count in sorted(open_checks.items())),
         f"Detected: {_rate(report.detection)}",
         f"False alarms: {_rate(report.false_alarm)}",
         f"Clean, and left undecided: {_rate(report.undecided)}",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from harness.checks.joins.probes import find_handover, find_probe
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.model.check import BaseCheck, CheckContext
+from harness.model.evidence import HandoverEvidence
 from harness.model.finding import Finding, Measurement
 from harness.model.ledger import LedgerRow, Path, path_of
 from harness.model.manifest import Manifest, ScopeSection
+from harness.model.number_format import SINGLE
 from harness.model.policy import Policy
 from harness.model.probe import HandoverStep
 from harness.model.step_kind import StepKind, kind_of
@@ -45,9 +47,9 @@ class HandOver(BaseCheck):
         evidence = (probe.id, handover.id)
         state = context.manifest.state
         limit = state.max_relative_difference if state is not None else 0.0
-        if limit > context.policy.max_state_difference:
-            ruling = decide_limit(limit, context.policy)
-            return [finding_of(self, "declared difference", ruling, evidence)]
+        refused = decide_limit(limit, formats_of(handover), context.policy)
+        if refused is not None:
+            return [finding_of(self, "declared difference", refused, evidence)]
         rows = {(s.engine, s.scenario, s.position): s.row for s in probe.steps}
         findings = []
         for (engine, scenario), steps in groupby(handover.steps, key=lambda s: (s.engine, s.scenario)):
@@ -88,14 +90,29 @@ def _is_fast(walked: WalkedStep) -> bool:
     return walked.path not in (None, Path.BASELINE)
 
 
-def decide_limit(limit: float, policy: Policy) -> Ruling:
-    """A manifest that asks for more than the policy allows."""
-    return Ruling(
-        outcome=Outcome.FAIL,
-        message=f"The manifest declares a state difference of {limit:g}; "
-        f"the policy allows at most {policy.max_state_difference:g}.",
-        advice="Declare a smaller [state] max_relative_difference.",
-    )
+def formats_of(handover: HandoverEvidence) -> set[str]:
+    """The coarsest number format of each engine that was compared."""
+    return {handover.formats.get(step.engine, SINGLE) for step in handover.steps}
+
+
+def decide_limit(limit: float, formats: Iterable[str], policy: Policy) -> Ruling | None:
+    """A manifest that asks for more than the policy allows in one of the formats; None when it does not."""
+    for name in sorted(formats):
+        most = policy.max_state_difference_in(name)
+        if most is None:
+            return Ruling(
+                outcome=Outcome.INCONCLUSIVE,
+                message=f"States pass through {name}, whose rounding no bound here tells from a wrong state.",
+                advice="Compare a deployment that computes and caches in bfloat16, float16 or float32.",
+            )
+        if limit > most:
+            return Ruling(
+                outcome=Outcome.FAIL,
+                message=f"The manifest declares a state difference of {limit:g}; "
+                f"the policy allows at most {most:g} in {name}.",
+                advice="Declare a smaller [state] max_relative_difference.",
+            )
+    return None
 
 
 def decide_scenario(walk: Sequence[WalkedStep], limit: float) -> Ruling:

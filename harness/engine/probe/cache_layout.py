@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from harness.model.number_format import coarsest
+
 Mask = NDArray[np.bool_]
 _HUGE = float(np.finfo(np.float64).max)
 _ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
@@ -110,6 +112,11 @@ def parse_layout(record: Mapping[str, Any]) -> CacheLayout:
         windows_last=record["windows_last"],
         seed=record["seed"],
     )
+
+
+def format_of(record: Mapping[str, Any]) -> str:
+    """The coarsest number format of what an observer wrote down: that of the model's activations and of each tensor."""
+    return coarsest([record["model_dtype"], *(view["dtype"] for view in record["views"])])
 
 
 def word_of(view: View, elements: NDArray[np.int64]) -> NDArray[np.int64]:

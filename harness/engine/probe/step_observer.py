@@ -53,6 +53,7 @@ class StepObserver:
             "num_words": self._memory.num_words,
             "groups": [g.layer_names for g in self._runner.kv_cache_config.kv_cache_groups],
             "num_spec": self._runner.vllm_config.num_speculative_tokens,
+            "model_dtype": str(self._runner.vllm_config.model_config.dtype).removeprefix("torch."),
             "windows_last": is_conv_state_dim_first(),
         }
 

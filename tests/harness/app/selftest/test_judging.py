@@ -188,6 +188,7 @@ def test_every_verdict_carries_its_time() -> None:
 def test_an_undecided_twin_says_what_its_check_said() -> None:
     found = result_of(case(is_twin=True), judgement("too few", ISO001=Outcome.INCONCLUSIVE), 1.0)
     assert found.reason == "ISO001 inconclusive: too few"
+    assert "Undecided by ISO001: 2\n" in render_table(report(found, found))
 
 
 @pytest.mark.parametrize(

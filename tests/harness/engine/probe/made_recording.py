@@ -38,6 +38,7 @@ LAYOUT = {
     "groups": [[STATE], [ROWS]],
     "num_spec": 0,
     "windows_last": False,
+    "model_dtype": "float32",
     "seed": 5,
 }
 

@@ -88,3 +88,14 @@ def test_words_split_by_page_come_back_together(where: set[int]) -> None:
     parts = list(split_pages(given_words, 64))
     assert [page for page, _ in parts] == sorted({w // 64 for w in where})
     assert [page * 64 + int(o) for page, offsets in parts for o in offsets] == sorted(where)
+
+
+@pytest.mark.parametrize(
+    ("model", "cache", "expected"),
+    [("float32", "bfloat16", "bfloat16"), ("bfloat16", "float32", "bfloat16"), ("float16", "fp8", "fp8")],
+)
+def test_the_coarsest_format_is_that_of_the_model_or_of_a_tensor(
+    model: str, cache: str, expected: str
+) -> None:
+    views = [{"dtype": "float32"}, {"dtype": cache}]
+    assert format_of({"model_dtype": model, "views": views}) == expected
