@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from bundles.contents import parse_ordered_evidence
+from bundles.contents import parse_ordered_evidence, parse_record, parse_toml
 from bundles.files import list_files, read_file, write_atomic
 from bundles.json_text import render_pretty_json
 from bundles.layout import CHANGE, EVIDENCE_FOLDER, POLICY, SHA256SUMS, SUBJECT_MANIFEST, UNFINISHED_SUFFIX
@@ -13,6 +14,8 @@ from bundles.scrub import Scrubber
 from harness.model.change import Change
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import AnyEvidence
+from harness.model.manifest import Manifest
+from harness.model.policy import Policy
 
 
 def begin(
@@ -44,14 +47,7 @@ def reopen(folder: Path, *, manifest_text: str, policy_text: str, change: Change
         ConfigurationError: there is none, it is sealed, or it is about another change, manifest or policy.
         BundleError: a record cannot be read back.
     """
-    if (folder / SHA256SUMS).exists():
-        raise ConfigurationError(
-            "resume-sealed", f"{folder} is a finished bundle.", "Leave --resume out to judge anew."
-        )
-    if not (folder / CHANGE).exists():
-        raise ConfigurationError(
-            "resume-nothing", f"{folder} holds no begun bundle.", "Leave --resume out to begin one."
-        )
+    _require_begun(folder, "Leave --resume out to judge anew.")
     for name, data in _question(manifest_text, policy_text, change).items():
         if (folder / name).read_bytes() != data:
             raise ConfigurationError(
@@ -59,6 +55,48 @@ def reopen(folder: Path, *, manifest_text: str, policy_text: str, change: Change
                 f"{folder} was begun with another {name}, so that its evidence does not concern this run.",
                 "Leave --resume out to judge anew.",
             )
+    return _read_records(folder)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A bundle that was begun and never sealed."""
+
+    manifest_text: str
+    policy_text: str
+    policy: Policy
+    change: Change
+    records: tuple[AnyEvidence, ...]
+    """In order."""
+
+
+def read_begun(folder: Path) -> Begun:
+    """What an unsealed bundle is about, and its evidence.
+
+    Raises:
+        ConfigurationError: there is none, or it is sealed.
+        BundleError: a file of it cannot be read back.
+    """
+    _require_begun(folder, "Name a folder that `validate` began and did not finish.")
+    files = {name: read_file(folder / name, name) for name in (SUBJECT_MANIFEST, POLICY, CHANGE)}
+    policy_text, policy = parse_toml(Policy, files[POLICY], POLICY)
+    return Begun(
+        manifest_text=parse_toml(Manifest, files[SUBJECT_MANIFEST], SUBJECT_MANIFEST)[0],
+        policy_text=policy_text,
+        policy=policy,
+        change=parse_record(Change, files[CHANGE], CHANGE),
+        records=_read_records(folder),
+    )
+
+
+def _require_begun(folder: Path, advice: str) -> None:
+    if (folder / SHA256SUMS).exists():
+        raise ConfigurationError("resume-sealed", f"{folder} is a finished bundle.", advice)
+    if not (folder / CHANGE).exists():
+        raise ConfigurationError("resume-nothing", f"{folder} holds no begun bundle.", advice)
+
+
+def _read_records(folder: Path) -> tuple[AnyEvidence, ...]:
     evidence = {
         path: read_file(file, path)
         for path, file in list_files(folder).items()

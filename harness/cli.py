@@ -63,7 +63,20 @@ def cli() -> None:
 @profile_option
 @python_option
 @report_output_options
-def validate(out: Path, python: Path, profile: Profile, resume: bool, **options: Any) -> CommandResult:
+@click.option(
+    "--kernel-tests",
+    help="A record of `fasttrack kernels test`, for tier gpu; repeatable.",
+    type=PATH,
+    multiple=True,
+)
+def validate(
+    out: Path,
+    python: Path,
+    profile: Profile,
+    resume: bool,
+    kernel_tests: tuple[Path, ...],
+    **options: Any,
+) -> CommandResult:
     """Collect the evidence for a change, judge it and write the bundle."""
     from harness.app import validate
 
@@ -74,6 +87,7 @@ def validate(out: Path, python: Path, profile: Profile, resume: bool, **options:
         python=python,
         profile=profile,
         resume=resume,
+        kernel_tests=kernel_tests,
     )
     return validate.validate(asked)
 

@@ -76,6 +76,16 @@ def show(bundle: Path, **options: Any) -> CommandResult:
 
 @bundle_group.command()
 @click.argument("bundle", type=PATH)
+@report_output_options
+def seal(bundle: Path, **options: Any) -> CommandResult:
+    """Judge and seal the evidence of a run that ended early; nothing is asked anew, and what is missing stays so."""
+    from harness.app import sealing
+
+    return sealing.seal_begun(VerifyOptions(bundle=bundle, output=output(options)))
+
+
+@bundle_group.command()
+@click.argument("bundle", type=PATH)
 @_key
 @_passphrase
 @click.option(

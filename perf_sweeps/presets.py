@@ -134,7 +134,7 @@ def cpu_speculative(_scope: ScopeSection | None) -> tuple[Cell, ...]:
     """Decode with three drafts that are verified for real, one and two requests at a time, on a miniature."""
     engine = Engine(draft_tokens=3)
     return Axes(
-        workloads=(Workload.SPECULATIVE,), batches=(1, 2), shapes=((48, 48),), engines=(engine,)
+        workloads=(Workload.SPECULATIVE,), batches=(1, 2), shapes=((48, 160),), engines=(engine,)
     ).cells()
 
 

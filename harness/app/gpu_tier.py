@@ -18,7 +18,15 @@ from eval_suites.edges import plain_scenarios
 from eval_suites.prompts import long_prompt, select_prompts
 from harness.app.cpu_tier import CHECKPOINT, CpuRun, build_checkpoint, probe_run
 from harness.app.probe_plans import SEED, bystander_engine, has_code, has_model, off_engine, repeated
-from harness.app.probes import ProbeRun, describe_process, new_process, read_steps, record_snapshots
+from harness.app.probes import (
+    FinishedRun,
+    ProbeRun,
+    describe_process,
+    new_process,
+    read_steps,
+    record_handover,
+    record_snapshots,
+)
 from harness.app.recorder import utc_now
 from harness.engine.bystander import write_bystander
 from harness.engine.probe.process import ProbeProcess
@@ -31,10 +39,13 @@ from harness.model.words import Arm, Tier
 
 GRAPHS = "graphs"
 """The engine whose captured graphs are followed."""
+HANDOVER = "handover"
+"""The engine whose states and cache rows are compared with the twin's at every step."""
 SLICE = "slice"
 """The folder of the slice's checkpoint, below the run's."""
 NEEDS = {
     "candidate": (f"captured graphs of {Arm.CANDIDATE}", f"probe of {Arm.CANDIDATE}"),
+    "twin": ("probe of twin",),
     "head": ("default off of head",),
     "base": ("default off of base",),
 }
@@ -75,10 +86,13 @@ def collect_gpu_tier(run: CpuRun) -> None:
     write_bystander(probes.workdir / "bystander")
     with ThreadPoolExecutor(len(plans)) as pool:
         try:
-            list(pool.map(lambda name: _run_process(probes, name, plans[name]), plans))
+            done = dict(zip(plans, pool.map(lambda n: _run_process(probes, n, plans[n]), plans), strict=True))
         except BaseException:
             probes.kill()
             raise
+    candidate, twin = done.get("candidate"), done.get("twin")
+    if candidate is not None and twin is not None:
+        record_handover_on_a_gpu(probes, candidate.recording, twin)
 
 
 def write_slice(run: CpuRun) -> Path:
@@ -96,7 +110,19 @@ def write_slice(run: CpuRun) -> Path:
     return folder
 
 
-def _run_process(probes: ProbeRun, name: str, plan: ProbePlan) -> None:
+def record_handover_on_a_gpu(run: ProbeRun, candidate: Recording, twin: FinishedRun) -> None:
+    """Records how far the candidate's steps start from the twin's; a gap where that was not watched on both sides."""
+    if not all(HANDOVER in recording.layouts for recording in (candidate, twin.recording)):
+        reason = "the cache of one of the two processes was not watched"
+        run.recorder.gap(Tier.GPU, NEEDS["twin"][0], reason, broke=True)
+        return
+    try:
+        record_handover(run, candidate, twin.recording, twin.process)
+    except ValueError as error:
+        run.recorder.gap(Tier.GPU, NEEDS["twin"][0], str(error), broke=True)
+
+
+def _run_process(probes: ProbeRun, name: str, plan: ProbePlan) -> FinishedRun | None:
     process = new_process(probes, name, plan)
     probes.processes.append(process)
     probes.recorder.progress.say(f"{NEEDS[name][0]}: starting")
@@ -106,16 +132,18 @@ def _run_process(probes: ProbeRun, name: str, plan: ProbePlan) -> None:
         log = error.log_tail.splitlines() if isinstance(error, EngineError) else ()
         for need in NEEDS[name]:
             probes.recorder.gap(Tier.GPU, need, error.message, broke=True, details=log)
-        return
+        return None
     probes.recorder.progress.say(f"{NEEDS[name][0]}: {len(recording.steps)} steps")
     if name == "candidate":
         record_candidate_on_a_gpu(probes, recording, process)
-    else:
+    elif name != "twin":
         record_snapshots(probes, name, recording)
+    return FinishedRun(process=process, recording=recording)
 
 
 def plan_gpu(run: ProbeRun) -> dict[str, ProbePlan]:
-    """What each process does, by its name: the candidate's graphs are replayed, both commits are described.
+    """What each process does, by its name: the candidate's graphs are replayed, a twin that never takes the path runs
+    the script of its hand-overs, and both commits are described.
 
     Without a declared GPU there is no candidate to run: its engine must refuse to start there, or falls back.
     """
@@ -128,7 +156,8 @@ def plan_gpu(run: ProbeRun) -> dict[str, ProbePlan]:
     off = [repeated(engine, NUM_REPEATS).model_copy(update={"watches_graphs": True}) for engine in off]
     engines: dict[str, Sequence[ProbeEngine]] = {"head": off, "base": off}
     if manifest.scope.nvidia_platforms:
-        engines = {"candidate": candidate_engines(manifest)} | engines
+        twin = [handover_engine(manifest, is_candidate=False)]
+        engines = {"candidate": candidate_engines(manifest), "twin": twin} | engines
     return {
         name: ProbePlan(
             engines=tuple(found),
@@ -140,7 +169,9 @@ def plan_gpu(run: ProbeRun) -> dict[str, ProbePlan]:
 
 
 def candidate_engines(manifest: Manifest) -> list[ProbeEngine]:
-    """The deployment of the scope, and two beyond it, which are refused or fall back: with drafts, with adapters."""
+    """The deployment of the scope, the same beside a twin, and two beyond, which are refused or fall back: with drafts,
+    with adapters.
+    """
     served = graph_engine(manifest)
     beyond = served.model_copy(
         update={
@@ -158,6 +189,7 @@ def candidate_engines(manifest: Manifest) -> list[ProbeEngine]:
     others = {"beyond": ("--speculative-config", json.dumps(drafts)), LORA: ("--enable-lora",)}
     return [
         served,
+        handover_engine(manifest, is_candidate=True),
         *(
             beyond.model_copy(update={"name": name, "args": (*served.args, *args)})
             for name, args in others.items()
@@ -171,28 +203,54 @@ def graph_engine(manifest: Manifest) -> ProbeEngine:
     The graphs are those that the slice's deployment captures; without a slice, one for every batch.
     """
     scope, model = manifest.scope, manifest.gpu_model
-    most = scope.max_batch + 1
-    declared = manifest.models.slice.graph_batches if manifest.models.slice is not None else ()
-    sizes = declared or tuple(range(1, most + 1))
-    args = {
-        "--model": "{model}",
-        "--max-model-len": str(model.max_model_len),
-        "--max-num-seqs": str(most),
-        "--max-num-batched-tokens": str(max(EAGER_TOKENS, min(model.max_model_len, 2 * EAGER_TOKENS))),
-        "--additional-config": json.dumps({manifest.switch.key: manifest.switch.on}),
-    }
-    pairs = tuple(word for pair in args.items() for word in pair)
-    captured = ("--cudagraph-capture-sizes", *map(str, sizes))
-    edges = plain_scenarios(scope, max_model_len=model.max_model_len, seed=SEED + 40)
+    sizes = _graph_sizes(manifest)
     return ProbeEngine(
         name=GRAPHS,
-        args=_on_a_gpu((*pairs, *_slice_args(manifest, opted_in=True), *model.engine_args, *captured)),
-        scenarios=(graph_scenario(sizes, most, model.max_model_len), *edges),
+        args=_served_args(manifest, is_candidate=True),
+        scenarios=(graph_scenario(sizes, scope.max_batch + 1, model.max_model_len), *_edges(manifest)),
         watches_state=False,
         watches_pages=True,
         watches_graphs=True,
         may_refuse=True,
     )
+
+
+def handover_engine(manifest: Manifest, *, is_candidate: bool) -> ProbeEngine:
+    """The deployment of the scope at every edge of it, with what each step starts from; or its twin, switched off."""
+    return ProbeEngine(
+        name=HANDOVER,
+        args=_served_args(manifest, is_candidate=is_candidate),
+        scenarios=_edges(manifest),
+        watches_state=False,
+        watches_handover=True,
+        watches_graphs=True,
+        may_refuse=is_candidate,
+    )
+
+
+def _edges(manifest: Manifest) -> tuple[Scenario, ...]:
+    return plain_scenarios(manifest.scope, max_model_len=manifest.gpu_model.max_model_len, seed=SEED + 40)
+
+
+def _graph_sizes(manifest: Manifest) -> tuple[int, ...]:
+    declared = manifest.models.slice.graph_batches if manifest.models.slice is not None else ()
+    return declared or tuple(range(1, manifest.scope.max_batch + 2))
+
+
+def _served_args(manifest: Manifest, *, is_candidate: bool) -> tuple[str, ...]:
+    """Of an engine for one request more than the scope takes; both sides ask for the change's own class."""
+    model = manifest.gpu_model
+    args = {
+        "--model": "{model}",
+        "--max-model-len": str(model.max_model_len),
+        "--max-num-seqs": str(manifest.scope.max_batch + 1),
+        "--max-num-batched-tokens": str(max(EAGER_TOKENS, min(model.max_model_len, 2 * EAGER_TOKENS))),
+    }
+    if is_candidate:
+        args["--additional-config"] = json.dumps({manifest.switch.key: manifest.switch.on})
+    pairs = tuple(word for pair in args.items() for word in pair)
+    captured = ("--cudagraph-capture-sizes", *map(str, _graph_sizes(manifest)))
+    return _on_a_gpu((*pairs, *_slice_args(manifest, opted_in=True), *model.engine_args, *captured))
 
 
 def graph_scenario(sizes: Sequence[int], most: int, max_model_len: int) -> Scenario:

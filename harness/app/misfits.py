@@ -16,6 +16,7 @@ from harness.model.evidence import (
     ChangedFilesEvidence,
     DefaultOffEvidence,
     KernelCompilationEvidence,
+    KernelTestsEvidence,
     SubjectEvidence,
 )
 
@@ -60,6 +61,8 @@ def _find_other_sources(bundle: Bundle, terms: Question) -> list[Difference]:
                 wanted = {path: digest for path, digest in files.items() if path.endswith(".py")}
             case KernelCompilationEvidence():
                 said, wanted = record.subject_files, commits.named(record.subject_files)
+            case KernelTestsEvidence():
+                said, wanted = record.head_files, commits.named(record.run.sources)
             case _:
                 continue
         paths = sorted(p for p in {*wanted, *said} if wanted.get(p) != said.get(p))

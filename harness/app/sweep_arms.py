@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.app.arm_session import additional_config
 from harness.app.cpu_tier import CpuRun, build_checkpoint
 from harness.app.recorder import Progress, Recorder
-from harness.engine.arm_spec import ArmSpec
+from harness.engine.arm_spec import CPU_ENV, ArmSpec
 from harness.engine.trace_settings import SETTINGS_ENV
 from harness.facts.environment import collect_environment
 from harness.facts.git import Repository
@@ -73,7 +73,7 @@ class CpuArms:
             max_model_len=manifest.nano_model.max_model_len,
             max_num_seqs=manifest.scope.max_batch + 1,
             additional_config=additional_config(manifest, switch),
-            env=untraced if self.is_overhead and arm is not Arm.CANDIDATE else {},
+            env=CPU_ENV | (untraced if self.is_overhead and arm is not Arm.CANDIDATE else {}),
             can_force_tokens=False,
             engine_args=(*manifest.nano_model.engine_args, *draft_arguments(engine.draft_tokens)),
             cache_dir=workdir / "cache",

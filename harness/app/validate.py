@@ -18,6 +18,7 @@ from harness.app.cpu_tier import CpuRun, collect_cpu_tier
 from harness.app.gpu_tier import collect_gpu_tier
 from harness.app.judgement_text import render_judgement
 from harness.app.judging import decide, known_checks, render_report
+from harness.app.kernel_tests import record_kernel_tests
 from harness.app.kernels import KernelRun, collect_kernels
 from harness.app.own_tests import own_tests_of
 from harness.app.reaching import StaticQuestion
@@ -132,10 +133,14 @@ def validate(
     question = replace(question, change=question.published.record(question.change))
     scrubber = scrubber_for(question)
     progress = Progress(quiet=options.output.quiet)
+    if options.kernel_tests and options.change.tier.rank < Tier.GPU.rank:
+        message = "Records of the kernels' tests are evidence of the gpu tier."
+        raise ConfigurationError("kernel-tests-tier", message, "Ask for it: --tier gpu.")
     recorder = open_recorder(question, options, progress, scrubber)
     interrupted = False
     try:
         collect_static(question, options, recorder)
+        record_kernel_tests(question, options.kernel_tests, recorder)
         collect_tiers(question, options, recorder, collect_cpu)
     except KeyboardInterrupt:
         interrupted = True

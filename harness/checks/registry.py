@@ -17,6 +17,8 @@ from harness.checks.correctness.cor008_reasoning import Reasoning
 from harness.checks.correctness.cor009_negative_control import NegativeControl
 from harness.checks.correctness.cor010_comparable_answers import ComparableAnswers
 from harness.checks.correctness.cor011_own_tests import OwnTests
+from harness.checks.correctness.cor012_hand_over_on_a_gpu import HandOverOnAGpu
+from harness.checks.correctness.cor013_kernel_tests import KernelTests
 from harness.checks.correctness.kernel_rules import kernel_rule_checks
 from harness.checks.correctness.pdl005_wait_clobbers_memory import WaitClobbersMemory
 from harness.checks.isolation.iso001_changed_paths import ChangedPaths
@@ -68,6 +70,8 @@ BUILT_IN: tuple[type[Check], ...] = (
     UnexecutedLines,
     LedgerAlive,
     HandOver,
+    HandOverOnAGpu,
+    KernelTests,
     LongContextRetrieval,
     Reasoning,
     NegativeControl,

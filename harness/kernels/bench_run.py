@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from harness.kernels.records import BenchRun, CellRecord, Machine, TuneRun, TuningChoice
+from harness.kernels.records import (
+    BenchRun,
+    CellRecord,
+    TuneRun,
+    TuningChoice,
+)
 from harness.kernels.subject import KernelRunError, KernelSubject
 from harness.kernels.timing import utc_now
+from harness.model.kernel_tests import (
+    Machine,
+)
 
 
 def run_bench(subject: KernelSubject, match: str, rounds: int) -> BenchRun:

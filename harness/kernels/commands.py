@@ -16,12 +16,14 @@ from harness.kernels.records import (
     BenchRun,
     CompileRun,
     InventoryRun,
-    KernelTestRun,
     TuneRun,
 )
 from harness.kernels.subject import KernelSubject, load_subject
 from harness.kernels.tests_run import run_tests
 from harness.model.errors import ConfigurationError
+from harness.model.kernel_tests import (
+    KernelTestRun,
+)
 from harness.model.kernels import ARCHES, Arch
 from harness.model.record import Record
 from harness.model.words import ExitCode

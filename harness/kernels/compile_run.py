@@ -11,7 +11,11 @@ from harness.audit.progress import ProgressBar
 from harness.audit.toolchain.cache import KernelCache, user_cache
 from harness.audit.toolchain.compiler import CompiledModule, CompileOutcome, Compiler
 from harness.audit.toolchain.elf import parse_cubin
-from harness.kernels.records import CompiledKernel, CompileRun, VariantRecord
+from harness.kernels.records import (
+    CompiledKernel,
+    CompileRun,
+    VariantRecord,
+)
 from harness.kernels.subject import KernelSubject
 from harness.kernels.timing import utc_now
 from harness.model.kernels import Arch

@@ -8,8 +8,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.kernels.records import MemoryCheck
 from harness.kernels.subject import MachineGapError
+from harness.model.kernel_tests import (
+    MemoryCheck,
+)
 
 ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 """Each of PyTorch's tensors in an allocation of its own, so that an access beyond one meets no neighbour."""

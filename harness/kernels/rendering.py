@@ -9,11 +9,13 @@ from harness.kernels.records import (
     BenchRun,
     CellRecord,
     CompileRun,
-    KernelTestRun,
-    MemoryCheck,
     Timing,
     TuneRun,
     VariantRecord,
+)
+from harness.model.kernel_tests import (
+    KernelTestRun,
+    MemoryCheck,
 )
 
 _NOT_TIMED = "-"

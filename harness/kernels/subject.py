@@ -14,7 +14,9 @@ from typing import Any
 
 from harness.audit.toolchain.compiler import CompileRequest
 from harness.config import load_kernels, read_configuration
-from harness.kernels.records import VariantRecord
+from harness.kernels.records import (
+    VariantRecord,
+)
 from harness.model.errors import ConfigurationError, FasttrackError
 from harness.model.kernels import KernelsSection
 from harness.model.words import ExitCode

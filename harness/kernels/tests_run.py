@@ -18,10 +18,15 @@ import pytest
 
 from harness.kernels import memcheck
 from harness.kernels.pytest_recorder import LAUNCHES, OUT, SHARE
-from harness.kernels.records import KernelTest, KernelTestRun, Machine, MemoryCheck
 from harness.kernels.subject import KernelSubject
 from harness.kernels.timing import utc_now
 from harness.model.errors import ConfigurationError
+from harness.model.kernel_tests import (
+    KernelTest,
+    KernelTestRun,
+    Machine,
+    MemoryCheck,
+)
 
 _STDERR = 2
 """File descriptor: pytest's own words are progress, the record is the result."""

@@ -13,6 +13,7 @@ from harness.model.change import ChangedFile
 from harness.model.effects import Effect, NameSearch, ReadFile
 from harness.model.evaluation import EvalRow, SuiteItem, TaskScore
 from harness.model.kernel_audit import AuditedKernel, KernelSource, UnreadText, WaitStatement
+from harness.model.kernel_tests import KernelTestRun
 from harness.model.ledger import ImportedFile, LedgerRow, TracerProof, stems_of
 from harness.model.own_tests import OwnTest, OwnTestFile
 from harness.model.probe import (
@@ -268,6 +269,21 @@ class KernelAuditEvidence(EvidenceRecord):
     unread: tuple[UnreadText, ...] = ()
 
 
+class KernelTestsEvidence(EvidenceRecord):
+    """A run of `fasttrack kernels test`, made before, beside what the head commit holds of its sources."""
+
+    kind: Literal["kernel_tests"] = "kernel_tests"
+    commit: str
+    run: KernelTestRun
+    head_files: dict[str, str]
+    """sha256 of what the head commit holds under the names of the run's sources; what it lacks is not there."""
+
+    @property
+    def other_sources(self) -> tuple[str, ...]:
+        """Sources of the run that are not the head's."""
+        return tuple(path for path, digest in self.run.sources.items() if self.head_files.get(path) != digest)
+
+
 class WaitSourceEvidence(EvidenceRecord):
     """Every inline-assembly `griddepcontrol.wait` in the sources that the entry points imported."""
 
@@ -459,6 +475,7 @@ AnyEvidence = Annotated[
     | TimingEvidence
     | KernelCompilationEvidence
     | KernelAuditEvidence
+    | KernelTestsEvidence
     | WaitSourceEvidence
     | KernelSourcesEvidence
     | PythonEffectsEvidence

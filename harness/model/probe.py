@@ -70,6 +70,9 @@ class ProbeEngine(Record):
     """Whether every other tensor of the process is compared, too."""
     watches_pages: bool = False
     """Whether the pages of its cache are compared before and after each step; one that also `watches_state` is not."""
+    watches_handover: bool = False
+    """Whether what each step starts from is recorded by the scheduler's word, whatever runner computes it; no engine
+    is watched in more than one of these ways."""
     watches_graphs: bool = False
     """Whether captured CUDA graphs and the memory that they point at are followed."""
     takes_snapshot: bool = False

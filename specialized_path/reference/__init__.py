@@ -2,6 +2,7 @@
 
 from specialized_path.reference.attn_res import add_to_prefix, mix_sources
 from specialized_path.reference.mxfp4 import Mxfp4Weight, dequantize_mxfp4
+from specialized_path.reference.mxfp8 import Mxfp8Activation, dequantize_mxfp8, quantize_mxfp8
 from specialized_path.reference.norm import rms_norm
 from specialized_path.reference.oc01_embedding import embedding
 from specialized_path.reference.oc02_attn_res_before_attention import attn_res_before_attention
@@ -47,6 +48,7 @@ from specialized_path.reference.oc22_dspark import (
 from specialized_path.reference.oc23_rejection_sampling import (
     VerifyResult,
     rejection_sample,
+    rejection_sample_block,
     rejection_sample_greedy,
     rejection_sample_synthetic,
     synthetic_acceptance_rates,
@@ -64,6 +66,7 @@ __all__ = [
     "KdaProjection",
     "MlaQuery",
     "Mxfp4Weight",
+    "Mxfp8Activation",
     "VerifyResult",
     "absorbed_query",
     "add_to_prefix",
@@ -77,6 +80,7 @@ __all__ = [
     "delta_rule_step",
     "dense_mlp_partial",
     "dequantize_mxfp4",
+    "dequantize_mxfp8",
     "draft_confidence",
     "dspark_attention_partial",
     "dspark_block",
@@ -106,8 +110,10 @@ __all__ = [
     "output_logits",
     "output_projection_partial",
     "quantize_e4m3",
+    "quantize_mxfp8",
     "rank_order_sum",
     "rejection_sample",
+    "rejection_sample_block",
     "rejection_sample_greedy",
     "rejection_sample_synthetic",
     "rms_norm",

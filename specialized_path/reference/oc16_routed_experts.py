@@ -1,13 +1,18 @@
-"""OC-16: each chosen expert is a gated MLP on the latent; weights are MXFP4 or plain."""
+"""OC-16: each chosen expert is a gated MLP on the latent; weights are MXFP4 or plain, activations plain or MXFP8."""
+
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear as wide_linear
 
 from specialized_path.reference.mxfp4 import Mxfp4Weight, dequantize_mxfp4
-from specialized_path.reference.oc03_projection import linear
+from specialized_path.reference.mxfp8 import dequantize_mxfp8, quantize_mxfp8
 from specialized_path.reference.rounding import round_to
 from specialized_path.reference.situ import situ
+
+ActivationFormat = Literal["plain", "mxfp8", "mxfp8_saturating"]
+"""The type of the activations' tensor, or MXFP8 with either rule of `quantize_mxfp8` for its scales."""
 
 
 def routed_experts(
@@ -20,12 +25,15 @@ def routed_experts(
     intermediate_size: int | None = None,
     beta: float = 4.0,
     linear_beta: float = 25.0,
+    x_format: ActivationFormat = "plain",
+    hidden_format: ActivationFormat = "plain",
     acc_dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """The output of every chosen expert, one row a slot, not yet weighted; on a rank, its share of it.
 
-    gate = W1 x and up = W3 x stay wide, the activation is rounded, the output is rounded: activations keep
-    the type of `x`, weights count with their exact values (the W4A16 contract for MXFP4 weights).
+    gate = W1 x and up = W3 x stay wide, the activation is rounded, the output is rounded. Weights count with
+    their exact values. With both formats plain, activations keep the type of `x` (the W4A16 contract for MXFP4
+    weights); in MXFP8 their rounding is the one to codes alone, and those count exactly (W4A8).
 
     Args:
         x: [B, L], the latent.
@@ -37,13 +45,15 @@ def routed_experts(
             means all.
         beta: see `situ`.
         linear_beta: see `situ`.
+        x_format: in which `x` is multiplied; for MXFP8 L is a multiple of 32.
+        hidden_format: in which the activation is multiplied; for MXFP8 the rows that count are a multiple of 32.
         acc_dtype: type of the sums and of the activation.
 
     Returns:
         [B, top_k, L] in `x.dtype`.
 
     Raises:
-        ValueError: an id outside 0 ... E-1, or a scale that is NaN.
+        ValueError: an id outside 0 ... E-1, a scale that is NaN, or columns that are no whole MXFP8 groups.
 
     Source: Kimi K3 checkpoint configuration; OCP Microscaling Formats (MX) specification 1.0.
     """
@@ -56,21 +66,30 @@ def routed_experts(
     order = ids.argsort(stable=True)
     counts = ids.bincount(minlength=num_experts).tolist()
     groups = [(expert, count) for expert, count in enumerate(counts) if count]
-    rows = x[order // topk_ids.shape[1]].to(acc_dtype).split([count for _, count in groups])
+    rows = _in_format(x, x_format, x.dtype, acc_dtype)[order // topk_ids.shape[1]]
+    sizes = [count for _, count in groups]
     projected = [
         [
             wide_linear(part, _expert_rows(weight, expert, intermediate_size, acc_dtype))
-            for (expert, _), part in zip(groups, rows, strict=True)
+            for (expert, _), part in zip(groups, rows.split(sizes), strict=True)
         ]
         for weight in (w1, w3)
     ]
     gate, up = (torch.cat(parts) for parts in projected)
-    hidden = round_to(situ(gate, up, beta=beta, linear_beta=linear_beta, acc_dtype=acc_dtype), x.dtype)
+    activated = situ(gate, up, beta=beta, linear_beta=linear_beta, acc_dtype=acc_dtype)
+    hidden = _in_format(activated, hidden_format, x.dtype, acc_dtype)
     outputs = [
-        linear(part, _expert_columns(w2, expert, intermediate_size, acc_dtype), acc_dtype=acc_dtype)
-        for (expert, _), part in zip(groups, hidden.split([count for _, count in groups]), strict=True)
+        round_to(wide_linear(part, _expert_columns(w2, expert, intermediate_size, acc_dtype)), x.dtype)
+        for (expert, _), part in zip(groups, hidden.split(sizes), strict=True)
     ]
     return torch.cat(outputs)[order.argsort()].unflatten(0, topk_ids.shape)
+
+
+def _in_format(x: Tensor, form: ActivationFormat, plain: torch.dtype, wide: torch.dtype) -> Tensor:
+    """`x` rounded once, to `plain` or to MXFP8, in `wide`."""
+    if form == "plain":
+        return round_to(x, plain).to(wide)
+    return dequantize_mxfp8(quantize_mxfp8(x, saturates=form == "mxfp8_saturating"), dtype=wide)
 
 
 def _expert_rows(weight: Tensor | Mxfp4Weight, expert: int, rows: int | None, dtype: torch.dtype) -> Tensor:

@@ -71,23 +71,63 @@ def rejection_sample(
     "Accelerating Large Language Model Decoding with Speculative Sampling".
     """
     p = _target_probs(target_logits, acc_dtype)
-    vocab_size, num_drafts = p.shape[-1], draft_token_ids.shape[1]
-    drafts = draft_token_ids.long().clamp(0, vocab_size - 1).unsqueeze(-1)
-    if draft_probs is None:
-        q = torch.zeros_like(p[:, :num_drafts]).scatter(-1, drafts, 1)
-    else:
-        q = draft_probs.to(acc_dtype).nan_to_num(nan=0.0)
-    p_draft = p[:, :num_drafts].gather(-1, drafts).squeeze(-1)
-    q_draft = q.gather(-1, drafts).squeeze(-1)
+    q, p_draft, q_draft = _judged(draft_token_ids, draft_probs, p)
     accept = (q_draft > 0) & (accept_uniform.to(acc_dtype) * q_draft < p_draft)
-    residual = (p[:, :num_drafts] - q).clamp_min(0)
-    exhausted = residual.sum(dim=-1, keepdim=True) <= 0
-    residual = torch.cat([torch.where(exhausted, p[:, :num_drafts], residual), p[:, num_drafts:]], dim=1)
-    if num_draft_tokens is not None:
-        steps = torch.arange(num_drafts + 1, device=p.device)
-        bonus_row = (steps == num_draft_tokens.unsqueeze(1)).unsqueeze(-1)
-        residual = torch.where(bonus_row, p, residual)
-    sampled = _inverse_cdf(residual, resample_uniform.to(acc_dtype))
+    residual = (p[:, :-1] - q).clamp_min(0)
+    sampled = _sample_following(p, residual, resample_uniform.to(acc_dtype), num_draft_tokens)
+    return _keep_prefix(draft_token_ids, accept, sampled, num_draft_tokens)
+
+
+def rejection_sample_block(
+    draft_token_ids: Tensor,
+    draft_probs: Tensor | None,
+    target_logits: Tensor,
+    accept_uniform: Tensor,
+    resample_uniform: Tensor,
+    *,
+    num_draft_tokens: Tensor | None = None,
+    acc_dtype: torch.dtype = torch.float32,
+) -> VerifyResult:
+    """Drafts are judged together: tokens distributed as the target's, and on average no fewer than one by one.
+
+    With r_0 = 1 and r_i = min(1, r_(i-1) p(d_i) / q(d_i)), the first i drafts pass when `u_i < h_i`: h_i is r_i
+    for the last draft, else R / (R + 1 - r_i) with R the sum of `(r_i p - q)+` of the next place. The longest
+    passing run is kept, whether shorter ones pass or not, and followed by a sample of `(r_i p - q)+` behind it,
+    normalised; behind the last draft by a sample of p.
+
+    Args:
+        draft_token_ids: see `rejection_sample`, as all that follow.
+        draft_probs: [B, k, V] or None.
+        target_logits: [B, k+1, V].
+        accept_uniform: [B, k] in [0, 1), entry i for the run of i + 1 drafts.
+        resample_uniform: [B] in [0, 1).
+        num_draft_tokens: [B] or None.
+        acc_dtype: type of the probabilities.
+
+    Returns:
+        The tokens kept; every id is in 0 ... V-1.
+
+    Source: Sun et al., "Block Verification Accelerates Speculative Decoding".
+    """
+    p = _target_probs(target_logits, acc_dtype)
+    q, p_draft, q_draft = _judged(draft_token_ids, draft_probs, p)
+    batch_size, num_drafts = draft_token_ids.shape
+    ratio = torch.where(q_draft > 0, p_draft / q_draft, 0)
+    runs = [p.new_ones(batch_size)]
+    for step in range(num_drafts):
+        runs.append((runs[-1] * ratio[:, step]).clamp_max(1))
+    run = torch.stack(runs, dim=1)
+    residual = (run[:, :-1, None] * p[:, :-1] - q).clamp_min(0)
+    mass = residual.sum(dim=-1)[:, 1:]
+    # At r = 1 the quotient is 1, also where nothing is left over and it would be 0 / 0.
+    refused = 1 - run[:, 1:-1]
+    passing = torch.cat([torch.where(refused > 0, mass / (mass + refused), 1), run[:, num_drafts:]], dim=1)
+    steps = torch.arange(num_drafts, device=p.device)
+    last = torch.full((batch_size, 1), num_drafts) if num_draft_tokens is None else num_draft_tokens[:, None]
+    chance = torch.where(steps == last.to(steps) - 1, run[:, 1:], passing[:, :num_drafts])
+    passes = (accept_uniform.to(acc_dtype) < chance) & (steps < last.to(steps))
+    accept = passes.flip(1).long().cumsum(dim=1).flip(1) > 0
+    sampled = _sample_following(p, residual, resample_uniform.to(acc_dtype), num_draft_tokens)
     return _keep_prefix(draft_token_ids, accept, sampled, num_draft_tokens)
 
 
@@ -154,6 +194,26 @@ def _keep_prefix(
     return VerifyResult(
         num_accepted_tokens=kept.squeeze(1) + 1, token_ids=token_ids, next_token_ids=last.squeeze(1)
     )
+
+
+def _judged(drafts: Tensor, draft_probs: Tensor | None, p: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The drafter's distributions [B, k, V]; probabilities [B, k] of the drafts by the target and by the drafter."""
+    ids = drafts.long().clamp(0, p.shape[-1] - 1).unsqueeze(-1)
+    if draft_probs is None:
+        q = torch.zeros_like(p[:, :-1]).scatter(-1, ids, 1)
+    else:
+        q = draft_probs.to(p.dtype).nan_to_num(nan=0.0)
+    return q, p[:, :-1].gather(-1, ids).squeeze(-1), q.gather(-1, ids).squeeze(-1)
+
+
+def _sample_following(p: Tensor, residual: Tensor, uniform: Tensor, num_drafts: Tensor | None) -> Tensor:
+    """A token for every place [B, k+1]: of the residual, or of p behind a request's last draft or with none left."""
+    exhausted = residual.sum(dim=-1, keepdim=True) <= 0
+    weights = torch.cat([torch.where(exhausted, p[:, :-1], residual), p[:, -1:]], dim=1)
+    if num_drafts is not None:
+        steps = torch.arange(p.shape[1], device=p.device)
+        weights = torch.where((steps == num_drafts.unsqueeze(1)).unsqueeze(-1), p, weights)
+    return _inverse_cdf(weights, uniform)
 
 
 def _target_probs(logits: Tensor, acc_dtype: torch.dtype) -> Tensor:

@@ -13,7 +13,7 @@ from harness.model.words import Arm
 from perf_sweeps.block import Block, MachineState, Visit
 from perf_sweeps.cell import Cell, Workload
 from perf_sweeps.decode_steps import VisitSteps
-from perf_sweeps.engine_host import trace_of
+from perf_sweeps.engine_host import EngineHost, trace_of
 from perf_sweeps.ledger_tail import LedgerTail
 from perf_sweeps.replay import ReplayResult, TurnResult
 from perf_sweeps.turns import BenchTurn, ClientTurn, ReplayTurn, VisitFrame
@@ -156,3 +156,12 @@ def test_the_start_of_the_generator_is_no_fault_and_a_time_shorter_than_the_engi
 def test_tokens_that_the_engine_never_made_make_the_block_void() -> None:
     visit = bench().model_copy(update={"counted_tokens": 0})
     assert "the engine made 0: cached" in " ".join(find_faults(FRAME.cell, block_of(visit)))
+
+
+def test_prompts_are_read_by_the_arm_that_is_awake_since_a_stopped_server_answers_nothing() -> None:
+    host: Any = EngineHost.__new__(EngineHost)
+    host._clients = {arm: arm for arm in Arm}
+    host._awake = None
+    assert host._reader is Arm.BASELINE
+    host._awake = Arm.CANDIDATE
+    assert host._reader is Arm.CANDIDATE

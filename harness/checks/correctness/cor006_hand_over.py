@@ -9,7 +9,7 @@ from itertools import groupby
 from harness.checks.joins.probes import find_handover, find_probe
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.model.check import BaseCheck, CheckContext
-from harness.model.evidence import HandoverEvidence
+from harness.model.evidence import HandoverEvidence, ProbeEvidence
 from harness.model.finding import Finding, Measurement
 from harness.model.ledger import LedgerRow, Path, path_of
 from harness.model.manifest import Manifest, ScopeSection
@@ -37,6 +37,9 @@ class HandOver(BaseCheck):
         "starts from: states, convolution windows, cache rows, and the tokens sampled."
     )
 
+    twinned: frozenset[str] | None = None
+    """Engines that a twin runs, too; None: all."""
+
     def run(self, context: CheckContext) -> Sequence[Finding]:
         """One finding a scenario, and one for each kind of hand-over that must occur."""
         probe, handover = find_probe(context, self.tier), find_handover(context, self.tier)
@@ -56,12 +59,17 @@ class HandOver(BaseCheck):
             walk = _walk(list(steps), rows, context.manifest)
             findings.append(finding_of(self, f"{engine}, {scenario}", decide_scenario(walk, limit), evidence))
         compared = {(step.engine, step.scenario) for step in handover.steps}
-        for engine, scenario in sorted({(s.engine, s.scenario) for s in probe.steps} - compared):
+        for engine, scenario in sorted(self._expected(probe) - compared):
             findings.append(finding_of(self, f"{engine}, {scenario}", _NO_TWIN, evidence))
         causes = set(found_causes(handover.steps, rows, context.manifest))
         is_seen = any(_is_fast(w) for w in _walk(handover.steps, rows, context.manifest) if w.step.same_work)
         ruling = decide_causes(causes, context.manifest.scope) if is_seen else _NOTHING_FAST
         return [*findings, finding_of(self, "fast, standard, fast", ruling, evidence)]
+
+    def _expected(self, probe: ProbeEvidence) -> set[tuple[str, str]]:
+        """Engine and scenario of what the twin is to run."""
+        twinned = self.twinned
+        return {(s.engine, s.scenario) for s in probe.steps if twinned is None or s.engine in twinned}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

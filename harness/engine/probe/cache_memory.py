@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -101,6 +101,11 @@ class CacheMemory:
             changes.append((where.to(torch.int32).cpu().numpy(), values.cpu().numpy()))
         return changes
 
+    def write_changes(self, file: BinaryIO) -> None:
+        """Takes the changes into a file: by storage their number (int64), indices and new words (int32)."""
+        for where, values in self.take_changes():
+            file.write(np.int64(len(where)).tobytes() + where.tobytes() + values.tobytes())
+
     def take_changed_pages(self) -> list[dict[int, int]]:
         """By storage: each page with a word that differs since the last look, and how many do.
 
@@ -116,6 +121,21 @@ class CacheMemory:
             seen.copy_(words)
             found.append(dict(zip(pages.tolist(), counts[pages].tolist(), strict=True)))
         return found
+
+
+def describe_layout(memory: CacheMemory, runner: Any) -> dict[str, Any]:
+    """How the cache of one of vLLM's model runners lies in memory, for whoever reads a file of its changes."""
+    from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
+
+    return {
+        "views": [asdict(view) for view in memory.views],
+        "page_words": memory.page_words,
+        "num_words": memory.num_words,
+        "groups": [group.layer_names for group in runner.kv_cache_config.kv_cache_groups],
+        "num_spec": runner.vllm_config.num_speculative_tokens,
+        "model_dtype": str(runner.vllm_config.model_config.dtype).removeprefix("torch."),
+        "windows_last": is_conv_state_dim_first(),
+    }
 
 
 def cache_tensors(layer: Any) -> tuple[torch.Tensor, ...]:

@@ -22,6 +22,7 @@ from harness.engine.probe.engine_start import (
     start_engine,
 )
 from harness.engine.probe.graph_watch import GraphWatch
+from harness.engine.probe.handover_watch import HandoverWatch
 from harness.engine.probe.page_watch import PageWatch
 from harness.engine.probe.scripted_drafts import ScriptedDrafts, undrafted_scenario
 from harness.engine.probe.snapshot import describe_process
@@ -77,6 +78,7 @@ class EngineProbe:
         self._drafts: ScriptedDrafts | None = None
         self._observer: StepObserver | None = None
         self._pages: PageWatch | None = None
+        self._handover: HandoverWatch | None = None
         drafter = getattr(self.runner, "drafter", None)
         if drafter is not None:
             self._drafts = ScriptedDrafts(drafter.propose)
@@ -95,17 +97,20 @@ class EngineProbe:
                 watches_buffers=is_candidate,
             )
             self._records.write("layout", engine=self._plan.name, seed=SEED, **self._observer.layout())
-        if self._plan.watches_pages:
-            try:
+        try:
+            if self._plan.watches_pages:
                 self._pages = self._watch_pages()
-            except ValueError as error:
-                print(f"the cache's pages are not watched: {error}", file=sys.stderr)
+            if self._plan.watches_handover:
+                self._handover = self._watch_handover()
+        except ValueError as error:
+            print(f"the cache's pages are not watched: {error}", file=sys.stderr)
         if self._drafts is not None and (undrafted := undrafted_scenario(self._plan.scenarios)):
             self._run_scenario(undrafted, scripted=False)
         for scenario in self._plan.scenarios:
             self._run_scenario(scenario, scripted=True)
-        if self._observer is not None:
-            self._observer.close()
+        for watch in (self._observer, self._handover):
+            if watch is not None:
+                watch.close()
         if self._graphs is not None:
             self._write_graphs(self._graphs)
         if self._plan.takes_snapshot:
@@ -117,6 +122,15 @@ class EngineProbe:
         groups = [group.layer_names for group in self.runner.kv_cache_config.kv_cache_groups]
         watch = PageWatch(layers, groups, SEED)
         watch.follow(scheduler, scheduler.kv_cache_manager.get_block_ids)
+        return watch
+
+    def _watch_handover(self) -> HandoverWatch:
+        scheduler, name = self._core.scheduler, self._plan.name
+        watch = HandoverWatch(
+            self.runner, self._tracer.settings.ledger_dir / f"changes-{name}.bin", seed=SEED
+        )
+        watch.follow(scheduler, scheduler.kv_cache_manager.get_block_ids)
+        self._records.write("layout", engine=name, seed=SEED, **watch.layout)
         return watch
 
     def _live_blocks(self) -> dict[str, tuple[list[int], ...]]:
@@ -235,6 +249,8 @@ class EngineProbe:
         observed = self._observer.last if self._observer is not None else None
         if self._observer is not None:
             self._observer.last = None
+        if self._handover is not None:
+            observed = self._handover.end()
         self._records.write(
             "step",
             engine=self._plan.name,

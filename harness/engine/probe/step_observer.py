@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from harness.engine.probe.cache_memory import CacheMemory
+from harness.engine.probe.cache_memory import CacheMemory, describe_layout
 from harness.engine.probe.live_tensors import LiveTensors
-from harness.engine.probe.step_slots import LiveBlocks, StepSlots, read_step_slots
+from harness.engine.probe.step_slots import LiveBlocks, read_step_slots
 from harness.model.probe import Place
 
 
@@ -45,17 +42,7 @@ class StepObserver:
 
     def layout(self) -> dict[str, Any]:
         """How the cache lies in memory, for whoever reads the file of changes."""
-        from vllm.model_executor.layers.mamba.mamba_utils import is_conv_state_dim_first
-
-        return {
-            "views": [asdict(view) for view in self._memory.views],
-            "page_words": self._memory.page_words,
-            "num_words": self._memory.num_words,
-            "groups": [g.layer_names for g in self._runner.kv_cache_config.kv_cache_groups],
-            "num_spec": self._runner.vllm_config.num_speculative_tokens,
-            "model_dtype": str(self._runner.vllm_config.model_config.dtype).removeprefix("torch."),
-            "windows_last": is_conv_state_dim_first(),
-        }
+        return describe_layout(self._memory, self._runner)
 
     def close(self) -> None:
         """Ends the file of changes."""
@@ -72,14 +59,13 @@ class StepObserver:
             kept = self._kept_results()
             result = forward(*args, **kwargs)
             self._write_changes()
-            self.last = {**_describe(slots), "buffers": [*kept, *self._buffer_writes(result)]}
+            self.last = {**slots.as_record(), "buffers": [*kept, *self._buffer_writes(result)]}
             return result
 
         return model_forward
 
     def _write_changes(self) -> None:
-        for where, values in self._memory.take_changes():
-            self._changes.write(np.int64(len(where)).tobytes() + where.tobytes() + values.tobytes())
+        self._memory.write_changes(self._changes)
 
     def _kept_results(self) -> list[dict[str, Any]]:
         """What the step before returned and an attribute of the model still leads to; the engine has let go of it."""
@@ -105,9 +91,3 @@ class StepObserver:
             {"buffer": names.get(pointer, ""), "place": place.value, "num_bytes": size}
             for place, pointer, size in found
         ]
-
-
-def _describe(slots: StepSlots) -> Mapping[str, Any]:
-    fields = asdict(slots)
-    fields["owners"] = {str(page): owner for page, owner in slots.owners.items()}  # JSON's keys are text
-    return fields

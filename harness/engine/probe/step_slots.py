@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -22,6 +22,10 @@ class StepSlots:
     """Cache layers: pages that hold the tokens before the step."""
     owners: dict[int, tuple[str, int]] = field(default_factory=dict)
     """The request that owns each page, by the engine's id, and the group of layers whose page it is."""
+
+    def as_record(self) -> dict[str, Any]:
+        """The fields as JSON takes them, whose keys are text."""
+        return {**asdict(self), "owners": {str(page): owner for page, owner in self.owners.items()}}
 
 
 LiveBlocks = Mapping[str, Sequence[Sequence[int]]]

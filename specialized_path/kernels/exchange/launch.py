@@ -68,7 +68,8 @@ def reduce_chunks(
     """The second step of a two-shot exchange: adds this rank's column chunk and stores the sum into every box.
 
     Args:
-        chunks: [N, max_rows, 7168 / N], one copy of this rank's chunk box; is empty again afterwards.
+        chunks: [N, max_rows, 7168 / N], one copy of this rank's chunk box; is empty again afterwards. The emptying may
+            arrive behind the sum, so chunk boxes have copies by `copy_schedule`, as result boxes have.
         table: [N] int64, where this rank's rows begin in every rank's result box, for one copy.
         error: [1] int32.
         num_rows: rows of the step.

@@ -1,15 +1,16 @@
 """Every interleaving of the mailbox protocol, for a few ranks and exchanges: what is read, lost, or waited for.
 
 The model is weaker than the machine, so what holds here holds there: a store to any box may arrive at any later
-time and in any order, except that a rank's own emptying has arrived before its next publishing starts (a kernel
-that has executed the dependency wait finds all earlier kernels complete and flushed). Reads see what has arrived.
+time and in any order, except that a rank's own emptying has arrived before a kernel behind it publishes (one that
+has executed the dependency wait finds all earlier kernels complete and flushed). A kernel that publishes what it has
+itself just read, as the owners of a two-shot exchange do, has no such wait between. Reads see what has arrived.
 
 Source of the idea: bounded model checking of caching protocols; Lamport's mailbox as used by all-reduce kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _EMPTY = -1
@@ -23,6 +24,9 @@ class Exchange:
     """The copy of the boxes that it fills."""
     rows: int
     """Rows that every rank publishes."""
+    is_reduced: bool = False
+    """Whether the kernel that reads and empties the exchange before publishes this one, each row once it has read that
+    row of all ranks: the second half of a two-shot exchange."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,16 @@ class Protocol:
     """Whether a reader empties all rows that it read, or only the first one."""
     absent_rank: int | None = None
     """A rank that publishes nothing."""
+
+    def __post_init__(self) -> None:
+        """Refuses a reduced exchange that has none before it, or another number of rows than that."""
+        for before, exchange in zip((None, *self.exchanges), self.exchanges, strict=False):
+            if exchange.is_reduced and (before is None or before.rows != exchange.rows):
+                raise ValueError(f"a reduced exchange of {exchange.rows} rows: got {before} before it")
+
+    def is_reduced(self, number: int) -> bool:
+        """Whether there is an exchange of this number that is published while the one before is read."""
+        return number < len(self.exchanges) and self.exchanges[number].is_reduced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,13 +159,24 @@ def _publish(
     own = any(value == _EMPTY and slot[0] == rank for slot, value in flying)
     if own and protocol.emptied_before_publishing:
         return
-    exchange, ranks = protocol.exchanges[number], range(protocol.num_ranks)
-    rows = range(exchange.rows)
-    stores = frozenset(((box, exchange.copy, rank, row), number) for box in ranks for row in rows)
-    sent = frozenset[tuple[_Slot, int]]() if rank == protocol.absent_rank else stores
-    unread = frozenset((rank, exchange.copy, source, row) for source in ranks for row in rows)
-    after = _moved(state, rank, (number, unread))
+    sent = _stores(protocol, number, rank, range(protocol.exchanges[number].rows))
+    after = _moved(state, rank, (number, _awaited(protocol, number, rank)))
     yield "", f"rank {rank} publishes exchange {number}", (after, held, flying | sent)
+
+
+def _stores(protocol: Protocol, number: int, rank: int, rows: Iterable[int]) -> frozenset[tuple[_Slot, int]]:
+    """What a rank stores of these rows, into every box."""
+    if rank == protocol.absent_rank:
+        return frozenset()
+    copy, boxes = protocol.exchanges[number].copy, range(protocol.num_ranks)
+    return frozenset(((box, copy, rank, row), number) for box in boxes for row in rows)
+
+
+def _awaited(protocol: Protocol, number: int, rank: int) -> frozenset[_Slot]:
+    """What a rank has yet to read when it begins to."""
+    exchange = protocol.exchanges[number]
+    sources, rows = range(protocol.num_ranks), range(exchange.rows)
+    return frozenset((rank, exchange.copy, source, row) for source in sources for row in rows)
 
 
 def _read(
@@ -171,9 +196,14 @@ def _read(
     place = state[0][rank]
     assert place[1] is not None
     left = place[1] - {slot}
-    after = _moved(state, rank, (number, left) if left else (number + 1, None))
-    emptied = frozenset({(slot, _EMPTY)}) if protocol.empties_every_row or slot[3] == 0 else frozenset()
-    yield "", what, (after, held, flying | emptied)
+    sent = frozenset({(slot, _EMPTY)}) if protocol.empties_every_row or slot[3] == 0 else frozenset()
+    following: _Place = (number + 1, None)
+    if protocol.is_reduced(number + 1):
+        following = (number + 1, _awaited(protocol, number + 1, rank))
+        if all(other[3] != slot[3] for other in left):
+            sent |= _stores(protocol, number + 1, rank, [slot[3]])
+    after = _moved(state, rank, (number, left) if left else following)
+    yield "", what, (after, held, flying | sent)
 
 
 def _name(slot: _Slot) -> str:

@@ -39,15 +39,17 @@ class BoxLayout:
 def copy_schedule(num_exchanges: int, *, between: int = 0) -> tuple[int, ...]:
     """Which copy each of a step's exchanges uses, so that no copy is filled before all ranks have emptied it.
 
-    A copy may be filled again once every rank has taken part in one further complete exchange, since a rank
-    publishes that one only after it has emptied its box. So two exchanges that follow one another, the last
-    of a step and the first of the next included, need different copies, unless `between` further complete
-    exchanges over other boxes lie between them.
+    A copy may be filled again once every rank has taken part in one further complete exchange that a rank
+    publishes only after it has emptied its box. So two exchanges that follow one another, the last of a step
+    and the first of the next included, need different copies, unless `between` further complete exchanges over
+    other boxes lie between them. The owners' sums of a two-shot exchange are none of these: the kernel that
+    publishes them is the one that empties the chunks, and a sum may arrive before the emptying has. Its chunk
+    boxes and its result boxes follow the schedule of the layers, each on its own.
 
     Args:
         num_exchanges: exchanges over this box in a step, one a layer.
         between: complete exchanges over other boxes between any two of them, the wrap to the next step
-            included.
+            included, each published by a kernel behind the one that empties this box.
 
     Returns:
         The copy of each exchange, from 0.

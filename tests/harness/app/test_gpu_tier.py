@@ -16,6 +16,7 @@ from harness.app import gpu_tier
 from harness.app.cpu_tier import CpuRun
 from harness.app.gpu_tier import (
     GRAPHS,
+    HANDOVER,
     SLICE,
     candidate_engines,
     collect_gpu_tier,
@@ -140,6 +141,7 @@ def test_graphs_and_both_commits_are_recorded_at_the_gpu_tier(
     assert (graphs.graphs[0].num_addresses, graphs.planted_loss_seen) == (3, True)
     assert [e.name for r in run.recorder.evidence.of(ProbeEvidence, tier=Tier.GPU) for e in r.engines] == [
         "graphs",
+        "handover",
         "beyond",
         "lora",
     ]
@@ -149,7 +151,7 @@ def test_graphs_and_both_commits_are_recorded_at_the_gpu_tier(
 def test_what_cannot_be_collected_yet_is_a_gap(run: CpuRun, monkeypatch: pytest.MonkeyPatch) -> None:
     programs(monkeypatch, PROGRAM.replace("GRAPHS", "True"))
     collect_gpu_tier(run)
-    assert gaps_of(run).keys() == {"timing"}
+    assert gaps_of(run).keys() == {"timing", "probe of twin"}
     assert not gaps_of(run)["timing"].broke
 
 
@@ -174,7 +176,10 @@ def test_of_a_change_without_a_gpu_in_its_scope_only_both_commits_are_run(
             "raise RuntimeError('no CUDA device')",
             {need for needs in gpu_tier.NEEDS.values() for need in needs},
         ),
-        (PROGRAM.replace("GRAPHS", "False"), {gpu_tier.NEEDS["candidate"][0]}),
+        (
+            PROGRAM.replace("GRAPHS", "False"),
+            {gpu_tier.NEEDS["candidate"][0], gpu_tier.NEEDS["twin"][0]},
+        ),
     ],
     ids=["every process fails", "no graphs"],
 )
@@ -234,7 +239,7 @@ def test_base_and_head_run_the_same_plan_with_the_switch_unset(run: CpuRun, mani
     assert all(e.watches_graphs and e.takes_snapshot for e in plans["head"].engines)
     assert {len(e.scenarios) for e in plans["head"].engines} == {1 + gpu_tier.NUM_REPEATS}
     assert not any("--additional-config" in e.args for e in plans["head"].engines)
-    assert [e.name for e in plans["candidate"].engines] == [GRAPHS, "beyond", "lora"]
+    assert [e.name for e in plans["candidate"].engines] == [GRAPHS, HANDOVER, "beyond", "lora"]
 
 
 def test_the_gpu_tier_serves_the_slice_within_its_own_scope_and_with_drawn_weights(
@@ -272,11 +277,22 @@ def test_the_changes_own_class_is_served_with_the_switch_unset_only_where_the_ba
 
 
 def test_deployments_beyond_the_scope_are_the_same_with_one_thing_more() -> None:
-    served, *others = candidate_engines(SLICED.at(Tier.GPU))
+    served, _, *others = candidate_engines(SLICED.at(Tier.GPU))
     assert {e.args[len(served.args)] for e in others} == {"--speculative-config", "--enable-lora"}
     assert all(
         e.args[: len(served.args)] == served.args and e.may_refuse and not e.within_scope for e in others
     )
+
+
+def test_the_twin_runs_the_candidates_script_with_the_switch_unset(run: CpuRun) -> None:
+    plans = plan_gpu(probes_of(run, SLICED.at(Tier.GPU)))
+    (twin,), ours = plans["twin"].engines, plans["candidate"].engines[1]
+    switch = SLICED.switch
+    at = ours.args.index("--additional-config")
+    assert ours.args[at + 1] == json.dumps({switch.key: switch.on})
+    assert twin.args == (*ours.args[:at], *ours.args[at + 2 :])
+    assert (twin.name, twin.scenarios) == (ours.name, ours.scenarios)
+    assert twin.watches_handover and ours.watches_handover and not twin.may_refuse
 
 
 def test_no_deployment_of_the_candidate_replays_a_graph_unseen() -> None:

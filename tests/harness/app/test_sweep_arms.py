@@ -8,7 +8,7 @@ import pytest
 
 from harness.app.sweep_arms import CpuArms, draft_arguments
 from harness.config import load_manifest
-from harness.engine.arm_spec import ArmSpec
+from harness.engine.arm_spec import CPU_ENV, ArmSpec
 from harness.model.errors import EngineError
 from harness.model.words import Arm
 from perf_sweeps.cell import Engine
@@ -62,3 +62,9 @@ def test_an_engine_that_a_cpu_does_not_serve_is_refused_with_the_reason(
 def test_drafts_are_asked_for_only_by_cells_with_drafts() -> None:
     assert draft_arguments(0) == ()
     assert '"num_speculative_tokens": 3' in draft_arguments(3)[-1]
+
+
+@pytest.mark.parametrize("is_overhead", [False, True])
+def test_every_arm_runs_as_the_rest_of_the_cpu_tier_does(tmp_path: Path, is_overhead: bool) -> None:
+    for spec in specs(tmp_path, is_overhead=is_overhead).values():
+        assert spec.environment(tmp_path).items() >= CPU_ENV.items()

@@ -34,9 +34,7 @@ def fast(request: int = 1) -> Served:
 
 def apart(ours: Numbers, theirs: Numbers) -> float:
     """As the probe tells it of one step: the largest of all layers."""
-    return max(
-        largest_difference(ours[layer].ravel(), theirs[layer].ravel())[1] for layer in range(LAYERS)
-    )
+    return max(largest_difference(ours[layer].ravel(), theirs[layer].ravel())[1] for layer in range(LAYERS))
 
 
 def outcome_of(

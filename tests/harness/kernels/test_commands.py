@@ -5,7 +5,12 @@ import sys
 from pathlib import Path
 
 from harness.cli import main
-from harness.kernels.records import CompileRun, KernelTestRun
+from harness.kernels.records import (
+    CompileRun,
+)
+from harness.model.kernel_tests import (
+    KernelTestRun,
+)
 from harness.model.words import ExitCode
 
 ALL_PASS = """

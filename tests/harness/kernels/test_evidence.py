@@ -10,7 +10,10 @@ from pydantic import ValidationError
 
 from harness.cli import main
 from harness.kernels.memcheck import parse_memcheck
-from harness.kernels.records import KernelTestRun, MemoryCheck
+from harness.model.kernel_tests import (
+    KernelTestRun,
+    MemoryCheck,
+)
 from harness.model.words import ExitCode
 
 TESTS = """

@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from harness.kernels import commands
-from harness.kernels.records import BenchRun, KernelTestRun, TuneRun
+from harness.kernels.records import (
+    BenchRun,
+    TuneRun,
+)
+from harness.model.kernel_tests import (
+    KernelTestRun,
+)
 from harness.model.words import ExitCode
 
 EVIDENCE = Path(__file__).parents[3] / "docs/kernels/evidence"

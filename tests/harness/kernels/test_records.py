@@ -6,11 +6,20 @@ from hypothesis import strategies as st
 
 from harness.kernels.bench_run import run_bench
 from harness.kernels.commands import bench_code, compile_code
-from harness.kernels.records import BenchRun, CellRecord, CompiledKernel, CompileRun, Machine, Timing
+from harness.kernels.records import (
+    BenchRun,
+    CellRecord,
+    CompiledKernel,
+    CompileRun,
+    Timing,
+)
 from harness.kernels.rendering import render_bench, table
 from harness.kernels.subject import KernelRunError
 from harness.kernels.timing import summarise
 from harness.kernels.worker import time_cell
+from harness.model.kernel_tests import (
+    Machine,
+)
 from harness.model.words import ExitCode
 from tests.harness.kernels.subjects import Dying
 

@@ -12,9 +12,16 @@ from pydantic import ValidationError
 from harness.cli import main
 from harness.kernels.bench_run import run_tune
 from harness.kernels.commands import tune_code
-from harness.kernels.records import Machine, Timing, TuneRun, TuningChoice
+from harness.kernels.records import (
+    Timing,
+    TuneRun,
+    TuningChoice,
+)
 from harness.kernels.rendering import render_tune
 from harness.kernels.subject import load_subject
+from harness.model.kernel_tests import (
+    Machine,
+)
 from harness.model.words import ExitCode
 from tests.harness.kernels.subjects import Dying
 

@@ -8,6 +8,7 @@ import torch
 
 from specialized_path.reference import (
     rejection_sample,
+    rejection_sample_block,
     rejection_sample_greedy,
     rejection_sample_synthetic,
     synthetic_acceptance_rates,
@@ -192,3 +193,111 @@ def test_synthetic_rates_are_conditional_and_a_mean_out_of_reach_is_an_error():
     for mean_length in (0.9, 5.1):
         with pytest.raises(ValueError, match="mean_length"):
             synthetic_acceptance_rates(mean_length, 4)
+
+
+def every_draft(p1, p2, q1, q2, points, sample):
+    """(weight, result) for each pair of drafts; the distributions of the second place depend on the first draft."""
+    vocab, n = len(p1), len(points)
+    for first, second in itertools.product(range(vocab), repeat=2):
+        logits = torch.stack([p1, p2[first], p1]).log().expand(n, 3, vocab)
+        probs = torch.stack([q1, q2[first]]).expand(n, 2, vocab)
+        drafts = torch.tensor([[first, second]]).expand(n, 2)
+        result = sample(drafts, probs, logits, points[:, :2], points[:, 2], acc_dtype=torch.float64)
+        yield (q1[first] * q2[first, second]).item(), result
+
+
+def conditionals(*seeds, zeros=()):
+    """Distributions over three tokens, alone and given one token; `zeros` have no probability."""
+    generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+    tables = []
+    for shape, generator in zip(((3,), (3, 3)) * 2, (g for g in generators for _ in range(2)), strict=True):
+        weights = torch.rand(shape, generator=generator, dtype=torch.float64) ** 3
+        weights[..., list(zeros)] = 0
+        tables.append(weights / weights.sum(dim=-1, keepdim=True))
+    return tables
+
+
+@pytest.mark.parametrize("seeds", [(1, 2), (3, 4), (5, 6)])
+def test_block_verification_leaves_the_joint_distribution_of_two_tokens_to_the_target(seeds):
+    p1, p2, q1, q2 = conditionals(*seeds)
+    points = grid(24, 24, 24)
+    joint = torch.zeros(3, 3, dtype=torch.float64)
+    for weight, result in every_draft(p1, p2, q1, q2, points, rejection_sample_block):
+        both = result.token_ids[:, 1] >= 0
+        index = result.token_ids[both, 0] * 3 + result.token_ids[both, 1]
+        alone = torch.bincount(result.token_ids[~both, 0], minlength=3)
+        counts = torch.bincount(index, minlength=9).reshape(3, 3) + alone[:, None] * p2
+        joint += weight * counts / len(points)
+    torch.testing.assert_close(joint, p1[:, None] * p2, rtol=0, atol=0.012)
+
+
+def test_block_verification_keeps_more_drafts_on_average_than_one_by_one():
+    tables, points = conditionals(1, 2), grid(24, 24, 1)
+    block, single = (
+        sum(w * r.num_accepted_tokens.double().mean().item() for w, r in every_draft(*tables, points, sample))
+        for sample in (rejection_sample_block, rejection_sample)
+    )
+    assert block > single + 0.02
+
+
+@pytest.mark.parametrize("q", [[0.25] * 4, [0.1, 0.8, 0.1, 0.0], [0.5, 0.2, 0.3, 0.0], None])
+def test_a_block_of_one_draft_is_judged_as_a_draft_alone(q):
+    points = grid(40, 40)
+    n = len(points)
+    probs = None if q is None else torch.tensor(q).double().expand(n, 1, 4)
+    for draft in range(4):
+        given = (torch.full((n, 1), draft), probs, P.log().expand(n, 2, 4), points[:, :1], points[:, 1])
+        block = rejection_sample_block(*given, acc_dtype=torch.float64)
+        alone = rejection_sample(*given, acc_dtype=torch.float64)
+        assert torch.equal(block.token_ids, alone.token_ids)
+
+
+def test_a_longer_block_that_passes_is_kept_though_a_shorter_one_does_not():
+    p = torch.tensor([[0.2, 0.8], [0.9, 0.1], [0.5, 0.5]])
+    q = torch.tensor([[0.4, 0.6], [0.1, 0.9]])
+    # r = 0.5, then 1; h of the first alone is 0.35 / 0.85.
+    result = rejection_sample_block(
+        torch.tensor([[0, 0]]), q[None], p.log()[None], torch.tensor([[0.45, 0.9]]), torch.zeros(1)
+    )
+    assert result.num_accepted_tokens.item() == 3
+
+
+def test_requests_with_fewer_drafts_are_judged_as_if_they_had_only_those():
+    p1, p2, q1, q2 = conditionals(1, 2)
+    points = grid(12, 1, 12)
+    n = len(points)
+    logits = torch.stack([p1, p2[0], p1]).log().expand(n, 3, 3)
+    probs, drafts = torch.stack([q1, q2[0]]).expand(n, 2, 3), torch.tensor([[0, 1]]).expand(n, 2)
+    for k in (0, 1, 2):
+        padded = rejection_sample_block(
+            drafts, probs, logits, points[:, :2], points[:, 2], num_draft_tokens=torch.full((n,), k)
+        )
+        short = rejection_sample_block(
+            drafts[:, :k], probs[:, :k], logits[:, : k + 1], points[:, :k], points[:, 2]
+        )
+        assert torch.equal(padded.token_ids[:, : k + 1], short.token_ids)
+
+
+@pytest.mark.parametrize("with_probs", [True, False])
+def test_a_block_between_equal_distributions_is_kept_whole(with_probs):
+    p = torch.tensor([0.5, 0.5, 0.0, 0.0]) if with_probs else torch.tensor([1.0, 0.0, 0.0, 0.0])
+    result = rejection_sample_block(
+        torch.zeros(1, 2, dtype=torch.long),
+        p.expand(1, 2, 4) if with_probs else None,
+        p.log().expand(1, 3, 4),
+        torch.full((1, 2), 1 - 2**-24),
+        torch.zeros(1),
+    )
+    assert result.num_accepted_tokens.item() == 3
+
+
+@pytest.mark.parametrize("fill", [NAN, math.inf, -math.inf])
+@pytest.mark.parametrize("with_probs", [True, False])
+def test_no_logits_lead_a_block_outside_the_vocabulary(fill, with_probs):
+    logits = torch.full((2, 3, 4), fill)
+    logits[1, :, 2] = 1.0
+    probs = torch.full((2, 2, 4), NAN) if with_probs else None
+    drafts = torch.tensor([[3, 2], [-1, 10**6]])
+    for uniform in (0.0, 1 - 2**-24):
+        result = rejection_sample_block(drafts, probs, logits, torch.zeros(2, 2), torch.full((2,), uniform))
+        assert ((result.next_token_ids >= 0) & (result.next_token_ids < 4)).all()

@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engine.probe.cache_layout import largest_difference, numbers_of, parse_layout, split_pages
+from harness.engine.probe.cache_layout import (
+    format_of,
+    largest_difference,
+    numbers_of,
+    parse_layout,
+    split_pages,
+)
 
 
 def described(
