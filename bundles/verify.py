@@ -67,6 +67,14 @@ class VerifyResult:
         """Whether digests, judgement and report all hold."""
         return not self.differences and self.rebuilt is not None
 
+    @property
+    def judged_by_others(self) -> bool:
+        """Whether nothing differs but what other sources of fasttrack made of evidence that holds."""
+        slugs = {difference.slug for difference in self.differences}
+        return (
+            self.bundle is not None and JUDGED_BY_OTHERS in slugs and slugs <= {JUDGED_BY_OTHERS, *MADE_ANEW}
+        )
+
 
 def verify_bundle(
     folder: Path,

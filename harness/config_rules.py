@@ -10,7 +10,7 @@ from harness.config_fields import BadField, suggestion
 from harness.model.evals import EvalSource, EvalsSection
 from harness.model.globs import glob_problem, literal_parts
 from harness.model.kernels import KernelsSection
-from harness.model.manifest import DispatchSection, Manifest, PathsSection
+from harness.model.manifest import DispatchSection, Manifest, PathsSection, StateSection
 from harness.model.paths import PathRules
 from harness.model.policy import Policy
 from harness.model.words import Tier
@@ -34,9 +34,19 @@ def manifest_problems(manifest: Manifest) -> list[BadField]:
     if manifest.models.slice is not None:
         roots = manifest.paths.import_roots
         problems += _dispatch_problems(manifest.models.slice.dispatch, roots, "models.slice.dispatch")
+        problems += _state_problems(manifest.models.slice.state, "models.slice.state")
+    problems += _state_problems(manifest.state, "state")
     problems += kernel_problems(manifest.kernels)
     problems += _eval_problems(manifest.evals, manifest.scope.max_context)
     return problems + list(_performance_problems(manifest))
+
+
+def _state_problems(section: StateSection | None, path: str) -> Iterator[BadField]:
+    """Globs that name nothing: what matches every buffer declares none."""
+    for kind in ("caches", "states", "mailboxes", "workspaces"):
+        for index, glob in enumerate(getattr(section, kind, ())):
+            if not re.search(r"\w", glob):
+                yield BadField(f"{path}.{kind}[{index}]", f'"{glob}"', "a glob with a part of a name")
 
 
 def kernel_problems(section: KernelsSection) -> list[BadField]:

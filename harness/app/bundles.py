@@ -16,7 +16,7 @@ from bundles.keys import parse_public_key
 from bundles.merge import is_missing_tier, list_choices, merged_records, require_one_question
 from bundles.reader import read_bundle
 from bundles.scrub import TakenOver
-from bundles.verify import JUDGED_BY_OTHERS, MADE_ANEW, Difference, VerifyResult, verify_bundle
+from bundles.verify import Difference, VerifyResult, verify_bundle
 from bundles.writer import EvidenceStore, seal
 from harness.app.collector import collector_paused
 from harness.app.intact import read_intact, require_outside
@@ -282,9 +282,7 @@ def _read_part(place: Path) -> tuple[Bundle, list[str]]:
     """
     with opened(place) as folder:
         result = verify_bundle(folder, decide, render_report, judge_sha256=digest_of_judge())
-        slugs = {difference.slug for difference in result.differences}
-        by_others = JUDGED_BY_OTHERS in slugs and slugs <= {JUDGED_BY_OTHERS, *MADE_ANEW}
-        if result.bundle is None or not (result.intact or by_others):
+        if result.bundle is None or not (result.intact or result.judged_by_others):
             first = result.differences[0]
             message = f"{place.name} is not intact: {first.where}: {first.message}"
             raise ConfigurationError("merge-not-intact", message, "Run `fasttrack bundle verify` on it.")

@@ -104,11 +104,15 @@ def _read_part(
     bundle = result.bundle
     if bundle is None:
         return None, list(result.differences)
-    if not result.intact:
-        # What another judge says otherwise is often only the sign of an earlier head.
-        return None, [*find_misfits(bundle, terms, now), *result.differences]
     misfits = find_misfits(bundle, terms, now)
-    part = Part(name=place.name, bundle=bundle, signers=tuple(a.signer for a in result.attestations))
+    if not (result.intact or result.judged_by_others):
+        return None, [*misfits, *result.differences]
+    part = Part(
+        name=place.name,
+        bundle=bundle,
+        signers=tuple(a.signer for a in result.attestations),
+        judged_by_others=result.judged_by_others,
+    )
     return (None if misfits else part), misfits
 
 
@@ -158,6 +162,13 @@ def _rule(
         f"{part.name}: its {kind} is not what the gate reads of the commits ({how}); the gate's own counts"
         for part in parts
         for kind, how in reading.differing_fields(part.bundle.records)
+    ]
+    if not reading.knows_engine:
+        lines.append("names in the engine (ISO005, ISO006): no vLLM is here, so the bundles' word counts")
+    lines += [
+        f"{part.name}: other sources of fasttrack judged it; nothing that they said counts, its evidence is judged here"
+        for part in parts
+        if part.judged_by_others
     ]
     lines += [say_signers(part, terms.policy.trust) for part in parts]
     trust = rule_trust(parts, choices, judged, terms.policy.trust)

@@ -40,7 +40,7 @@ def record_kernel_tests(question: Question, files: Sequence[Path], recorder: Rec
                 command=run.command,
                 commit=head,
                 run=run,
-                head_files={path: hashlib.sha256(data).hexdigest() for path, data in contents.items()},
+                files={path: hashlib.sha256(data).hexdigest() for path, data in contents.items()},
             )
         )
 

@@ -62,7 +62,7 @@ def _find_other_sources(bundle: Bundle, terms: Question) -> list[Difference]:
             case KernelCompilationEvidence():
                 said, wanted = record.subject_files, commits.named(record.subject_files)
             case KernelTestsEvidence():
-                said, wanted = record.head_files, commits.named(record.run.sources)
+                said, wanted = record.files, commits.named(record.run.sources)
             case _:
                 continue
         paths = sorted(p for p in {*wanted, *said} if wanted.get(p) != said.get(p))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from bundles.layout import CHANGE, SHA256SUMS
 from bundles.partial import reopen
 from harness.app.arm_evidence import recover_server
 from harness.app.recorder import Recorder
@@ -59,6 +61,15 @@ def _identity(environment: EnvironmentEvidence) -> EnvironmentEvidence:
 def mark_run(folder: Path, out: Path) -> None:
     """Writes into a run's working folder where its bundle is."""
     (folder / OUT_NAME).write_text(str(out.resolve()))
+
+
+def is_awaited(run: Path, out: Path) -> bool:
+    """Whether a working folder is the proof of another bundle than `out`, which was begun and can be taken up."""
+    # Somebody else's folder cannot be read, and one can vanish meanwhile.
+    with suppress(OSError):
+        other = Path((run / OUT_NAME).read_text())
+        return other != out.resolve() and (other / CHANGE).is_file() and not (other / SHA256SUMS).exists()
+    return False
 
 
 def recover(out: Path, recorder: Recorder) -> None:

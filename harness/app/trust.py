@@ -25,6 +25,8 @@ class Part:
     bundle: Bundle
     signers: tuple[Signer, ...]
     """Each signature holds and speaks of this bundle."""
+    judged_by_others: bool = False
+    """Whether other sources of fasttrack sealed it: nothing that they made of the evidence counts."""
 
     @property
     def tiers(self) -> tuple[Tier, ...]:

@@ -23,7 +23,7 @@ from harness.app.kernels import KernelRun, collect_kernels
 from harness.app.own_tests import own_tests_of
 from harness.app.reaching import StaticQuestion
 from harness.app.recorder import Progress, Recorder, utc_now
-from harness.app.resuming import RUN_FOLDER, mark_run, recover, reopened
+from harness.app.resuming import RUN_FOLDER, is_awaited, mark_run, recover, reopened
 from harness.app.static_tier import collect_text
 from harness.app.suite_plan import SIZES
 from harness.config import (
@@ -263,7 +263,7 @@ def collect_tiers(
         elif not able:
             recorder.gap(wanted, f"tier {wanted}", why_not, broke=False)
         elif wanted in _COLLECTED:
-            remove_abandoned_folders()
+            remove_abandoned_folders(options.out)
             prefix = f"{RUN_FOLDER}{os.getpid()}-"
             with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
                 mark_run(Path(folder), options.out)
@@ -275,11 +275,15 @@ _COLLECTED = (Tier.CPU, Tier.GPU)
 """Tiers that engines of this machine can show."""
 
 
-def remove_abandoned_folders() -> None:
-    """Removes the working folders of runs that were killed: the process that their name carries is gone."""
+def remove_abandoned_folders(out: Path) -> None:
+    """Removes the working folders of runs that were killed: the process that their name carries is gone.
+
+    Those stay with which `--resume` can finish another bundle than `out`.
+    """
     for folder in Path(tempfile.gettempdir()).glob(f"{RUN_FOLDER}*"):
         owner = folder.name.removeprefix(RUN_FOLDER).partition("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+        is_gone = owner.isdigit() and not Path(f"/proc/{owner}").exists()
+        if is_gone and not is_awaited(folder, out):
             shutil.rmtree(folder, ignore_errors=True)
 
 

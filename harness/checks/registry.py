@@ -32,6 +32,7 @@ from harness.checks.isolation.iso008_declared_writes import DeclaredWrites
 from harness.checks.isolation.iso009_captured_pointers import CapturedPointers
 from harness.checks.isolation.iso010_base_and_head_on_a_gpu import BaseAndHeadOnAGpu
 from harness.checks.isolation.iso011_pages_on_a_gpu import PagesOnAGpu
+from harness.checks.isolation.iso012_rows_on_a_gpu import RowsOnAGpu
 from harness.checks.performance.perf001_decode_itl import DecodeItl
 from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
 from harness.checks.scope.sco001_temperature_sampling import TemperatureSampling
@@ -56,6 +57,7 @@ BUILT_IN: tuple[type[Check], ...] = (
     CapturedPointers,
     BaseAndHeadOnAGpu,
     PagesOnAGpu,
+    RowsOnAGpu,
     ReachingOut,
     Surface,
     TemperatureSampling,

@@ -275,13 +275,13 @@ class KernelTestsEvidence(EvidenceRecord):
     kind: Literal["kernel_tests"] = "kernel_tests"
     commit: str
     run: KernelTestRun
-    head_files: dict[str, str]
+    files: dict[str, str]
     """sha256 of what the head commit holds under the names of the run's sources; what it lacks is not there."""
 
     @property
     def other_sources(self) -> tuple[str, ...]:
         """Sources of the run that are not the head's."""
-        return tuple(path for path, digest in self.run.sources.items() if self.head_files.get(path) != digest)
+        return tuple(path for path, digest in self.run.sources.items() if self.files.get(path) != digest)
 
 
 class WaitSourceEvidence(EvidenceRecord):

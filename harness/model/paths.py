@@ -11,6 +11,9 @@ from harness.model.manifest import Hook, PathsSection
 from harness.model.path_presets import PRESETS, PathPreset
 from harness.model.policy import Policy
 
+MANIFEST = "fasttrack.toml"
+"""Name of the file that declares a change, in whatever folder it lies."""
+
 
 class PathClass(StrEnum):
     """What a path is to a change."""
@@ -79,6 +82,9 @@ class PathRules:
             return ClassifiedPath(path_class=PathClass.PROTECTED, rule="not a plain repository path")
         if found := _described_match(path, self._protected):
             return ClassifiedPath(path_class=PathClass.PROTECTED, rule=found)
+        # A manifest that could own itself, or call itself a document, would let a change write its own terms.
+        if path.rpartition("/")[2] == MANIFEST:
+            return ClassifiedPath(path_class=PathClass.SHARED, rule="it declares what a change is judged by")
         if path in self._hooks:
             return ClassifiedPath(path_class=PathClass.HOOK, rule=path)
         if found := _described_match(path, self.preset.build):

@@ -41,7 +41,7 @@ class KimiK3NanoConfig(PretrainedConfig):
         situ_linear_beta: float = 25.0,
         rms_norm_eps: float = 1e-5,
         qk_l2_norm_eps: float = 1e-6,
-        max_position_embeddings: int = 2048,
+        max_position_embeddings: int = 4096,
         **kwargs: Any,
     ) -> None:
         """Keeps the sizes and derives the layer kinds."""

@@ -41,7 +41,7 @@ def test_this_repositorys_own_manifest_and_policy_load() -> None:
 
 
 def test_every_bad_field_is_listed_at_once() -> None:
-    text = edited("max_batch = 8", 'max_batch = "8"').replace("max_context = 2048", "max_context = -1")
+    text = edited("max_batch = 8", 'max_batch = "8"').replace("max_context = 4096", "max_context = -1")
     text = text.replace('outside = "fall back"', 'outside = "fall"', 1).replace(
         'key = "decode_backend"\n', ""
     )
@@ -148,6 +148,16 @@ def test_a_value_of_the_wrong_kind_is_never_converted(old: str, new: str, expect
             'when_off = ["specialized_path.plugin"',
             'when_off = ["specialized_path.runtime.plan"',
             "expected modules apart from dispatch.never_imported_when_off",
+        ),
+        (
+            'caches = ["model.layers.*.self_attn.attn"',
+            'caches = ["*"',
+            'state.caches[0]: got "*", expected a glob with a part of a name',
+        ),
+        (
+            'caches = ["model.layers.3.self_attn*"',
+            'caches = ["model.layers.3.self_attn*", "?.*"',
+            "models.slice.state.caches[1]",
         ),
         ('on = "latency_specialized"', 'on = "auto"', "switch.on"),
         ('"{out}"', '"out"', "models.nano.build"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.checks.joins.kernel_sources import undeclared_kernels
 from harness.checks.joins.missing import missing_ruling
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.model.check import BaseCheck, CheckContext
@@ -32,15 +33,9 @@ class KernelTests(BaseCheck):
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
         """One finding for the records that do not count, one for the tests, one for the variants, one for memory."""
-        kernels = context.manifest.kernels
-        if not (kernels.entries or kernels.inventory or kernels.tests):
-            return [self.finding(Outcome.NOT_APPLICABLE, "kernels", "The manifest declares no kernels.")]
         records = context.evidence.of(KernelTestsEvidence, tier=self.tier)
         if not records:
-            missing = missing_ruling(
-                context.evidence, self.tier, "the kernels' tests on a GPU", "kernel tests"
-            )
-            return [finding_of(self, "kernel tests", missing)]
+            return [self._missing(context)]
         void = {record.id: why for record in records if (why := why_void(record))}
         counted = [record for record in records if record.id not in void]
         rulings = {"records": decide_void(list(void.values()))} if void else {}
@@ -50,6 +45,16 @@ class KernelTests(BaseCheck):
             rulings["memory"] = decide_memory(counted)
         ids = [record.id for record in records]
         return [finding_of(self, name, ruling, ids) for name, ruling in rulings.items()]
+
+    def _missing(self, context: CheckContext) -> Finding:
+        """Without a record: not run, unless the change has no kernel for a GPU."""
+        kernels = context.manifest.kernels
+        if kernels.entries or kernels.inventory or kernels.tests:
+            missing = missing_ruling(
+                context.evidence, self.tier, "the kernels' tests on a GPU", "kernel tests"
+            )
+            return finding_of(self, "kernel tests", missing)
+        return finding_of(self, "kernel tests", *undeclared_kernels(context))
 
 
 def why_void(record: KernelTestsEvidence) -> str:

@@ -14,21 +14,26 @@ from harness.model.evidence import ChangedFilesEvidence, OwnersEvidence
 from harness.model.finding import Finding, Location
 from harness.model.globs import literal_parts
 from harness.model.manifest import Hook
-from harness.model.paths import ClassifiedPath, PathClass, PathRules, link_destination
+from harness.model.paths import MANIFEST, ClassifiedPath, PathClass, PathRules, link_destination
 from harness.model.words import Outcome, Principle, Tier
 
 LINK_MODE = "120000"
 SUBMODULE_MODE = "160000"
 _MAX_FINDINGS_A_RULE = 25
 """Files with a finding of their own; further ones of the same rule share one that lists them."""
-MANIFEST = "fasttrack.toml"
 _UNCOUNTED = (PathClass.TEST, PathClass.DOCS)
+_STEERS_TESTS = ("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml")
+"""What pytest reads beside tests: it chooses, changes or leaves out those of the folders below."""
 _WHY = {
     PathClass.PROTECTED: "is protected by",
     PathClass.SHARED: "is shared:",
     PathClass.OTHER_MODEL: "belongs to another model:",
     PathClass.BUILD: "belongs to the build:",
 }
+_MANIFEST_ADVICE = (
+    "Bring the edit of the manifest in a pull request of its own, for maintainers to read and waive; this change is "
+    "then judged by what they merged."
+)
 _ADVICE = {
     PathClass.PROTECTED: "Take the edit out of this change; what the core needs goes through an ordinary review.",
     PathClass.SHARED: "Move the code into an owned path, or declare a hook with a budget in [paths] of the manifest.",
@@ -87,9 +92,9 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
         ]
 
     def _declares_itself(self, path: str, file: ChangedFile) -> bool:
-        """Whether the change brings its first manifest: the declaration that it is judged by."""
+        """Whether the change brings a first manifest: the declaration that it is judged by."""
         return (
-            path == MANIFEST
+            _is_manifest(path)
             and file.status == "added"
             and self.rules.classify(path).path_class is PathClass.SHARED
         )
@@ -100,7 +105,7 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
             *self._path_findings(),
             *self._hook_findings(),
             *self._special_file_findings(),
-            *self._common_test_findings(),
+            *self._common_findings(),
         ]
         yield from found
         if all(finding.outcome is Outcome.PASS for finding in found):
@@ -147,7 +152,7 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
                     Outcome.FAIL,
                     edit.path,
                     f"{edit.path} is {_verb(edit)} and {self._why(edit)}.",
-                    advice=_ADVICE[path_class],
+                    advice=_MANIFEST_ADVICE if _is_manifest(edit.path) else _ADVICE[path_class],
                     location=whole(edit.path),
                 )
             if rest := edits[_MAX_FINDINGS_A_RULE:]:
@@ -191,19 +196,21 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
                     location=location,
                 )
 
-    def _common_test_findings(self) -> Iterator[Finding]:
-        """Tests that were there before, under a glob that takes in the tests of everybody."""
+    def _common_findings(self) -> Iterator[Finding]:
+        """Tests and documents under a glob that takes in those of everybody: what others lose by the edit."""
         for edit in self.edits:
-            is_common = len(literal_parts(edit.classified.rule)) == 1 and "*" in edit.classified.rule
-            if edit.classified.path_class is PathClass.TEST and is_common and edit.file.status != "added":
-                yield self._finding(
-                    Outcome.INCONCLUSIVE,
-                    edit.path,
-                    f"{edit.path} is {_verb(edit)}, and {edit.classified.rule} takes in everybody's tests: whether "
-                    "this one is the change's own cannot be told.",
-                    advice="Narrow paths.tests in the manifest to the change's own folder.",
-                    location=whole(edit.path),
-                )
+            path_class, rule = edit.classified.path_class, edit.classified.rule
+            is_common = len(literal_parts(rule)) == 1 and "*" in rule
+            if path_class not in _UNCOUNTED or not is_common or (harm := _harm(edit)) is None:
+                continue
+            kind = "tests" if path_class is PathClass.TEST else "documents"
+            yield self._finding(
+                Outcome.INCONCLUSIVE,
+                edit.path,
+                f"{edit.path} is {_verb(edit)}, and {rule} takes in everybody's {kind}: whether {harm} cannot be told.",
+                advice=f"Narrow paths.{path_class} in the manifest to the change's own folder.",
+                location=whole(edit.path),
+            )
 
     def _special_file_findings(self) -> Iterator[Finding]:
         for edit in self.edits:
@@ -325,3 +332,18 @@ def _verb(edit: _Edit) -> str:
             return f"renamed from {edit.file.old_path}"
         return f"renamed to {edit.file.path}"
     return edit.file.status.replace("_", " ")
+
+
+def _harm(edit: _Edit) -> str | None:
+    """What may be lost by an edit of a test or document that need not be the change's own; None for nothing."""
+    file = edit.file
+    if edit.classified.path_class is PathClass.DOCS:
+        is_taken = file.status in ("deleted", "renamed") or (file.deleted_lines or 0) > (file.added_lines or 0)
+        return "others miss what it said" if is_taken else None
+    if file.status not in ("added", "copied"):
+        return "this one is the change's own"
+    return "it steers tests of others" if edit.path.rpartition("/")[2] in _STEERS_TESTS else None
+
+
+def _is_manifest(path: str) -> bool:
+    return path.rpartition("/")[2] == MANIFEST

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -12,7 +12,8 @@ from harness.checks.joins.ruling import Ruling, finding_of
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import DefaultOffEvidence
 from harness.model.finding import Finding
-from harness.model.manifest import Manifest
+from harness.model.manifest import DispatchSection
+from harness.model.paths import PathClass, PathRules
 from harness.model.probe import EngineSnapshot
 from harness.model.words import Outcome, Principle, Tier
 
@@ -85,19 +86,33 @@ class BaseAndHead(BaseCheck):
         if pair[0] is None or pair[1] is None:
             text = f"No engine of {'the base' if pair[0] is None else 'the head'} served {what}."
             return [finding_of(self, what, Ruling(outcome=Outcome.ERROR, message=text), evidence)]
-        rulings = self.decide(pair[0], pair[1], context.manifest)
+        own = own_modules((base, head), PathRules(context.manifest.paths, context.policy))
+        rulings = self.decide(pair[0], pair[1], context.manifest.dispatch, own)
         return [finding_of(self, f"{aspect}, {what}", ruling, evidence) for aspect, ruling in rulings.items()]
 
-    def decide(self, base: EngineSnapshot, head: EngineSnapshot, manifest: Manifest) -> dict[str, Ruling]:
-        """A ruling for each aspect."""
-        return decide_snapshots(base, head, manifest)
+    def decide(
+        self, base: EngineSnapshot, head: EngineSnapshot, dispatch: DispatchSection, own: Collection[str]
+    ) -> dict[str, Ruling]:
+        """A ruling for each aspect; `own` are the modules of the change's own files."""
+        return decide_snapshots(base, head, dispatch, own)
 
 
-def decide_snapshots(base: EngineSnapshot, head: EngineSnapshot, manifest: Manifest) -> dict[str, Ruling]:
+def own_modules(records: Iterable[DefaultOffEvidence], rules: PathRules) -> frozenset[str]:
+    """Modules of the owned files of the commits, and the packages around them that no file stands for."""
+    paths = {path for record in records for path in record.files if path.endswith(".py")}
+    names = {path: path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in paths}
+    own = {names[path] for path in paths if rules.is_a(path, PathClass.OWNED)}
+    around = {name[:end] for name in own for end, letter in enumerate(name) if letter == "."}
+    return frozenset(own | (around - set(names.values())))
+
+
+def decide_snapshots(
+    base: EngineSnapshot, head: EngineSnapshot, dispatch: DispatchSection, own: Collection[str]
+) -> dict[str, Ruling]:
     """A ruling for each aspect of two processes that serve the same model."""
     return {
         "answers": _decide_answers(base, head),
-        "loaded modules": _decide_modules(base, head, manifest),
+        "loaded modules": _decide_modules(base, head, dispatch, own),
         "registered operators": _decide_tables(
             "operators", base.ops | base.custom_ops, head.ops | head.custom_ops, shown=base.ops
         ),
@@ -111,7 +126,7 @@ def decide_snapshots(base: EngineSnapshot, head: EngineSnapshot, manifest: Manif
         "engine functions": _decide_tables(
             "functions of others in the engine's modules", base.replaced, head.replaced
         ),
-        "registries": _decide_registries(base.registries, head.registries, manifest),
+        "registries": _decide_registries(base.registries, head.registries, own),
         "captured graphs": _decide_graphs(base, head),
     }
 
@@ -135,23 +150,27 @@ def _decide_answers(base: EngineSnapshot, head: EngineSnapshot) -> Ruling:
     )
 
 
-def _decide_modules(base: EngineSnapshot, head: EngineSnapshot, manifest: Manifest) -> Ruling:
+def _decide_modules(
+    base: EngineSnapshot, head: EngineSnapshot, dispatch: DispatchSection, own: Collection[str]
+) -> Ruling:
     """Modules that only one of the processes loaded.
 
-    While another model is served the change's own packages may be imported to register it, except those that the
-    manifest keeps out while the switch is off.
+    While another model is served the change's own modules may be imported to register it, except those that the
+    manifest keeps out while the switch is off. Of a change inside the engine that is not all below the import roots.
     """
     if not base.modules:
         return Ruling(outcome=Outcome.INCONCLUSIVE, message="The base's process shows no modules.")
-    dispatch = manifest.dispatch
     allowed = dispatch.imported_when_off
-    if base.model == "bystander":
-        allowed = (*allowed, *manifest.paths.import_roots)
+    free = own if base.model == "bystander" else ()
     added, gone = set(head.modules) - set(base.modules), set(base.modules) - set(head.modules)
     kept_out = [m for m in added if _is_below(m, dispatch.never_imported_when_off)]
     # A package is imported with each of its modules.
-    others = [m for m in added if not _is_below(m, allowed) and not any(_is_below(a, (m,)) for a in allowed)]
-    lost = [m for m in gone if not _is_below(m, manifest.paths.import_roots)]
+    others = [
+        m
+        for m in added
+        if m not in free and not _is_below(m, allowed) and not any(_is_below(a, (m,)) for a in allowed)
+    ]
+    lost = [m for m in gone if m not in own]
     wrong = sorted({*kept_out, *others})
     if wrong or lost:
         return Ruling(
@@ -195,13 +214,12 @@ def _decide_tables(
     return Ruling(outcome=Outcome.PASS, message=f"All {len(base)} {what} are the same.")
 
 
-def _decide_registries(base: Mapping[str, str], head: Mapping[str, str], manifest: Manifest) -> Ruling:
-    """The head may add entries for classes of its own packages; what the base has must stay as it is."""
-    roots = manifest.paths.import_roots
-    own = {key for key in head.keys() - base.keys() if _is_below(head[key].partition(":")[0], roots)}
-    rest = {key: value for key, value in head.items() if key not in own}
+def _decide_registries(base: Mapping[str, str], head: Mapping[str, str], own: Collection[str]) -> Ruling:
+    """The head may add entries for classes of its own modules; what the base has must stay as it is."""
+    new = {key for key in head.keys() - base.keys() if head[key].partition(":")[0] in own}
+    rest = {key: value for key, value in head.items() if key not in new}
     ruling = _decide_tables("entries of the engine's registries", base, rest)
-    return replace(ruling, details=(*ruling.details, *(f"added: {key}: {head[key]}" for key in sorted(own))))
+    return replace(ruling, details=(*ruling.details, *(f"added: {key}: {head[key]}" for key in sorted(new))))
 
 
 def _differences(base: Mapping[str, str], head: Mapping[str, str]) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from harness.checks.isolation.iso007_base_and_head import BaseAndHead, decide_snapshots
 from harness.checks.joins.ruling import Ruling
-from harness.model.manifest import Manifest
+from harness.model.manifest import DispatchSection
 from harness.model.probe import EngineSnapshot
 from harness.model.words import Outcome, Tier
 
@@ -22,9 +23,11 @@ class BaseAndHeadOnAGpu(BaseAndHead):
         "graphs, by name and number, must be the same, and so must what ISO007 compares."
     )
 
-    def decide(self, base: EngineSnapshot, head: EngineSnapshot, manifest: Manifest) -> dict[str, Ruling]:
+    def decide(
+        self, base: EngineSnapshot, head: EngineSnapshot, dispatch: DispatchSection, own: Collection[str]
+    ) -> dict[str, Ruling]:
         """As ISO007, but for answers that differ: see `_decide_differing`."""
-        rulings = decide_snapshots(base, head, manifest)
+        rulings = decide_snapshots(base, head, dispatch, own)
         if rulings["answers"].outcome is Outcome.FAIL:
             rulings["answers"] = _decide_differing(base, head, rulings["answers"])
         return rulings

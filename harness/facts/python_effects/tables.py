@@ -91,7 +91,7 @@ _NETWORK_PATTERNS = (
     r"asyncio\.(open_connection|start_server)",
     r"zmq\.(\w+\.)*(Context|SyncContext|Socket)(\.instance)?",
     r"ssl\.(get_server_certificate|create_connection)",
-    r"torch\.distributed\.(\w+\.)*(init_process_group|TCPStore|rendezvous)",
+    r"torch\.distributed\.((\w+\.)*(init_process_group|TCPStore)|(rendezvous\.)?rendezvous)",
     r"(wget\.download|gdown\.\w+|fsspec\.open|s3fs\.\w+)",
 )
 _MODULES = (

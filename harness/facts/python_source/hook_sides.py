@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from harness.facts.python_source.hunks import Span
 from harness.facts.python_source.off_path.analysis import OffPath, Reading
 from harness.facts.python_source.off_path.bases import TORCH_MODULE_NAMES
-from harness.facts.python_source.off_path.scopes import FunctionNode, Key, Scopes
+from harness.facts.python_source.off_path.bindings import FunctionNode
+from harness.facts.python_source.off_path.scopes import Key, Scopes
 from harness.facts.python_source.off_path.switch import CONFIG_NAME, SwitchOff
 from harness.facts.python_source.tree import SourceTree
 from harness.facts.python_source.walk import walk

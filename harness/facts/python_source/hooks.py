@@ -52,6 +52,10 @@ class HookReader:
 
     def _file(self, path: str) -> HookedFile:
         spans = self.sides.spans.get(path, ())
+        if not spans and (problem := self._shadowed(path)):
+            whole = Span(base_line=1, num_base=0, head_line=1, num_head=0)
+            hunk = self._hunk(path, whole, GuardState.UNDECIDED, problem)
+            return HookedFile(path=path, status="changed", hunks=(hunk,))
         if not spans:
             status = "unchanged" if path in self.sides.head.files else "missing"
             return HookedFile(path=path, status="unchanged" if status == "unchanged" else "missing")
@@ -66,6 +70,8 @@ class HookReader:
     def _unreadable(self, path: str) -> str:
         if not path.endswith(".py"):
             return "it is not Python, so its guards cannot be read"
+        if problem := self._shadowed(path):
+            return problem
         for tree, name in ((self.sides.base, "base"), (self.sides.head, "head")):
             if path in tree.files and (problem := tree.problem(path)):
                 return f"the {name}'s file cannot be read: {problem}"
@@ -74,6 +80,13 @@ class HookReader:
         ):
             return "the reading of the hooked files did not come to an end"
         return ""
+
+    def _shadowed(self, path: str) -> str:
+        """Why a file may not be what is imported under its name: the change put a package beside the module."""
+        rival = self.sides.head.rival(path) if path in self.sides.head.files else ""
+        if not rival or self.sides.base.rival(path) == rival:
+            return ""
+        return f"{path} and {rival} are two files of one module, of which Python takes the package"
 
     def _judged(self, path: str, span: Span, differences: Sequence[Sequence[Difference]]) -> Hunk:
         touching = [

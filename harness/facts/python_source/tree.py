@@ -33,6 +33,8 @@ class SourceTree:
         for path in sorted(self.files):
             inner = next((path.removeprefix(s) for s in skipped if path.startswith(s)), path)
             self._names[path] = module_name(inner)
+            if path.endswith("/__init__.py") and self.rival(path) == self._modules.get(self._names[path]):
+                self._modules[self._names[path]] = path
             self._modules.setdefault(self._names[path], path)
 
     def module_of(self, path: str) -> str:
@@ -44,8 +46,16 @@ class SourceTree:
         return package_of(self._names[path], is_package=path.endswith("__init__.py"))
 
     def path_of(self, module: str) -> str | None:
-        """The file of a module; None when the tree has none of that name."""
+        """The file of a module, of a package and a module the package's; None when the tree has none of that name."""
         return self._modules.get(module)
+
+    def rival(self, path: str) -> str:
+        """The other file of the same module, a package beside a module, of which Python takes the package; or empty."""
+        if path.endswith("/__init__.py"):
+            other = f"{path.removesuffix('/__init__.py')}.py"
+        else:
+            other = f"{path.removesuffix('.py')}/__init__.py"
+        return other if other in self.files else ""
 
     def parse(self, path: str) -> ast.Module | None:
         """The syntax tree of a file; None when there is no such file or it does not parse."""

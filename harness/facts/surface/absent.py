@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal
 
 from harness.facts.python_effects.resolve import Resolver
@@ -19,12 +19,18 @@ Absent = Literal["off", "on", "raises", "unknown"]
 
 
 class SwitchReader:
-    """Reads of one switch in modules that were parsed together."""
+    """Reads of one switch in modules that were parsed together.
 
-    def __init__(self, resolver: Resolver, *, key: str, on: str, off: str) -> None:
+    What is true in one of the functions `asked` means on; elsewhere a function may as well answer whether it is off.
+    """
+
+    def __init__(
+        self, resolver: Resolver, *, key: str, on: str, off: str, asked: Collection[str] = ()
+    ) -> None:
         self._resolver = resolver
         self._without = WithoutKey(resolver, key)
         self._key, self._on, self._off = key, on, off
+        self._asked = {target.rpartition(":")[2].rpartition(".")[2] for target in asked}
 
     def reads(self) -> tuple[SwitchRead, ...]:
         """Every place that reads the key, in the order of the text; one a statement."""
@@ -56,7 +62,7 @@ class SwitchReader:
             isinstance(node, ast.Compare) and isinstance(statement, ast.If)
         ):
             return self._settle_in_function(node, statement, site)
-        result = self._without.evaluate(node, site)
+        result = first = self._without.evaluate(node, site)
         inner: ast.AST = node
         while isinstance(result, Known):
             if isinstance(result.value, str) and result.value in (self._on, self._off):
@@ -77,6 +83,9 @@ class SwitchReader:
         if not isinstance(result, Known):
             return "unknown", ""
         if isinstance(result.value, bool):
+            if isinstance(statement, ast.If) and first != result:  # only says whether the key is there
+                said = self._returned_answer(site) or ("unknown" if result.value else "off")
+                return said, repr(first.value) if isinstance(first, Known) else ""
             return ("on" if result.value else "off"), repr(result.value)
         return self._of_open_value(result, inner, site, parents), repr(result.value)
 
@@ -90,11 +99,31 @@ class SwitchReader:
         match outer:
             case ast.Assign(targets=[ast.Name(id=name)]):
                 said = self._asked_of(name, result, site)
+                if len(said) != 1 or "unknown" in said:
+                    return self._returned_answer(site) or "unknown"
             case ast.Assign(targets=[ast.Attribute(attr=name)]):
                 said = self._asked_of(f".{name}", result, site)
             case _:
                 return "unknown"
         return said.pop() if len(said) == 1 else "unknown"
+
+    def _returned_answer(self, site: Site) -> Absent | None:
+        """What a function that does nothing but answer returns without the key; None where the text does not say."""
+        function, module = site.scope.function, site.scope.module
+        if not isinstance(function, ast.FunctionDef) or any(
+            place.scope is site.scope and not _only_answers(statement)
+            for statement, place in module.sites.items()
+        ):
+            return None
+        run = Run(self._without, module)
+        run.block(function.body)
+        answers = (str, bool, type(None))
+        said = {
+            "unknown" if isinstance(r, Known) and not isinstance(r.value, answers) else self._of_result(r)
+            for r in run.returned
+        }
+        is_asked = function.name in self._asked or Known(self._on) in run.returned
+        return said.pop() if len(said) == 1 and (is_asked or "on" not in said) else None
 
     def _asked_of(self, name: str, result: Known, site: Site) -> set[Absent]:
         """What comparisons of a variable, or of an attribute (`.name`), with `on` or `off` mean; and its truth."""
@@ -196,6 +225,18 @@ class SwitchReader:
                         )
                     )
         return found
+
+
+def _only_answers(statement: ast.AST) -> bool:
+    """Whether a statement can lead to nothing but a local name, a returned value or an error."""
+    match statement:
+        case ast.If() | ast.Return() | ast.Raise() | ast.Try() | ast.Pass():
+            return True
+        case ast.Expr(value=ast.Constant()) | ast.AnnAssign(target=ast.Name()):
+            return True
+        case ast.Assign(targets=targets):
+            return all(isinstance(target, ast.Name) for target in targets)
+    return not isinstance(statement, ast.stmt)
 
 
 def _sides(node: ast.Compare) -> list[ast.expr]:

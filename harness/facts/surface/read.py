@@ -87,7 +87,7 @@ def looked_up(surface: Surface) -> set[str]:
 def _switch_reads(code: Program, uses: Iterable[SettingUse], switch: SwitchSection) -> tuple[SwitchRead, ...]:
     """Where the switch is read; of a flag also where it is declared."""
     if switch.kind != "flag":
-        return SwitchReader(code.resolver, key=switch.key, on=switch.on, off=switch.off).reads()
+        return _reader(code, switch, switch.key).reads()
     name = identifier_of(switch.key)
     declared = [
         SwitchRead(
@@ -100,7 +100,11 @@ def _switch_reads(code: Program, uses: Iterable[SettingUse], switch: SwitchSecti
         for use in uses
         if use.kind is SettingKind.FLAG and use.role == "declares" and identifier_of(use.name) == name
     ]
-    return (*SwitchReader(code.resolver, key=name, on=switch.on, off=switch.off).reads(), *declared)
+    return (*_reader(code, switch, name).reads(), *declared)
+
+
+def _reader(code: Program, switch: SwitchSection, key: str) -> SwitchReader:
+    return SwitchReader(code.resolver, key=key, on=switch.on, off=switch.off, asked=switch.reads)
 
 
 def _when_not_given(default: str | None, switch: SwitchSection) -> Literal["off", "on", "unknown"]:

@@ -69,7 +69,11 @@ class Run:
         return self.block(statement.finalbody) or left
 
     def _value(self, node: ast.expr, site: Site) -> Result:
-        self.evaluated.update(self._reached(node, site))
+        reached = self._reached(node, site)
+        self.evaluated.update(reached)
+        for part in reached:
+            if isinstance(part, ast.NamedExpr):
+                self._local[part.target.id] = self._reader.evaluate(part.value, site, self._local)
         return self._reader.evaluate(node, site, self._local)
 
     def _reached(self, node: ast.expr, site: Site) -> list[ast.AST]:

@@ -155,8 +155,10 @@ class WithoutKey:
 
 
 def _compare(left: Result, op: ast.cmpop, right: Result) -> Result:
+    if isinstance(left, Raises):
+        return left
     if not isinstance(left, Known) or not isinstance(right, Known):
-        return None
+        return right if isinstance(right, Raises) else None
     try:
         match op:
             case ast.Eq() | ast.Is():

@@ -15,12 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from bundles import layout
 from harness.app import cpu_tier, probes
 from harness.app.arm_session import ArmPlan
 from harness.app.cpu_tier import CpuRun, collect_cpu_tier
 from harness.app.probes import ProbeRun
 from harness.app.recorder import Progress, Recorder
-from harness.app.validate import RUN_FOLDER, remove_abandoned_folders
+from harness.app.resuming import RUN_FOLDER, mark_run
+from harness.app.validate import remove_abandoned_folders
 from harness.config import load_manifest
 from harness.engine.probe.process import ProbeProcess
 from harness.model.change import Change
@@ -213,14 +215,35 @@ def test_a_builder_that_hangs_is_ended_with_what_it_started(
     assert subprocess.run(["pgrep", "-f", "sleep 98.7654321"], check=False).returncode == 1
 
 
-def test_the_next_run_removes_the_working_folder_of_one_that_was_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder of a run whose process is gone."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     dead = subprocess.Popen([sys.executable, "-c", "pass"])
     dead.wait()
-    (tmp_path / f"{RUN_FOLDER}{dead.pid}-x").mkdir()
+    folder = tmp_path / f"{RUN_FOLDER}{dead.pid}-x"
+    folder.mkdir()
+    return folder
+
+
+def test_the_next_run_removes_the_working_folder_of_one_that_was_killed(tmp_path: Path, killed: Path) -> None:
     alive = tmp_path / f"{RUN_FOLDER}1-x"
     alive.mkdir()
-    remove_abandoned_folders()
-    assert [p.name for p in tmp_path.iterdir()] == [alive.name]
+    remove_abandoned_folders(tmp_path / "out")
+    assert alive.exists() and not killed.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_sealed", "stays"), [("other", False, True), ("other", True, False), ("out", False, False)]
+)
+def test_a_killed_run_of_another_bundle_can_still_be_resumed_after_the_next_run(
+    name: str, is_sealed: bool, stays: bool, tmp_path: Path, killed: Path
+) -> None:
+    bundle = tmp_path / name
+    bundle.mkdir()
+    (bundle / layout.CHANGE).write_text("{}")
+    if is_sealed:
+        (bundle / layout.SHA256SUMS).write_text("")
+    mark_run(killed, bundle)
+    remove_abandoned_folders(tmp_path / "out")
+    assert killed.exists() == stays

@@ -14,11 +14,13 @@ from bundles.writer import EvidenceStore, seal
 from harness.app.gate import gate
 from harness.app.judging import decide, render_report
 from harness.app.misfits import find_misfits
+from harness.app.own_reading import read_commits
 from harness.app.selftest.resealing import reseal
 from harness.app.validate import read_question, validate
+from harness.facts.engine_source import EngineSource
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import ChangedFilesEvidence, ImportsEvidence, SubjectEvidence
-from harness.model.words import ExitCode, Outcome, Tier
+from harness.model.words import ExitCode, Outcome, Tier, Verdict
 from harness.options import ChangeOptions, GateOptions, OutputOptions, ValidateOptions
 from tests.harness.app.conftest import A_PART, copy_subject, git
 
@@ -155,6 +157,45 @@ def test_a_bundle_that_is_stale_and_not_intact_is_called_both(repo: Path, tmp_pa
     git(repo, "commit", "--quiet", "--allow-empty", "--message", "the next head")
     _, text = decide_at_gate(repo, bundle)
     assert "[bundle-stale]" in text and "[judgement-differs]" in text
+
+
+@pytest.mark.parametrize(
+    ("is_bad", "expected"),
+    [pytest.param(False, ExitCode.ADMIT, id="good"), pytest.param(True, ExitCode.REJECT, id="bad")],
+)
+def test_what_other_sources_of_the_judge_said_neither_counts_nor_voids_evidence(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_bad: bool, expected: ExitCode
+) -> None:
+    if is_bad:
+        spoil(repo)
+    bundle = make_bundle(repo, tmp_path / "b")
+    theirs = {"verdict": Verdict.UNDECIDED if not is_bad else Verdict.ADMIT, "reason": "As they say."}
+    reseal(bundle, judgement=lambda judgement: judgement.model_copy(update=theirs))
+    monkeypatch.setattr("harness.app.gate.digest_of_judge", lambda: "c" * 64)
+    code, text = decide_at_gate(repo, bundle)
+    assert code is expected and "other sources of fasttrack judged it" in text
+
+
+def test_a_gate_without_an_engine_says_whose_word_it_takes(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = make_bundle(repo, tmp_path / "b")
+    told = "no vLLM is here, so the bundles' word counts"
+    assert told not in decide_at_gate(repo, bundle)[1]
+    none = EngineSource(names=(), files={})
+    monkeypatch.setattr("harness.app.own_reading.engine_source", lambda _: none)
+    monkeypatch.setattr("harness.app.gate.read_commits", read_commits)
+    assert told in decide_at_gate(repo, bundle)[1]
+
+
+def test_evidence_that_does_not_hold_is_refused_whoever_judged_it(
+    repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = make_bundle(repo, tmp_path / "b")
+    reseal(bundle, judgement=lambda judgement: judgement.model_copy(update={"reason": "Because."}))
+    next((bundle / "evidence").glob("*.json")).write_text("{}")
+    monkeypatch.setattr("harness.app.gate.digest_of_judge", lambda: "c" * 64)
+    assert decide_at_gate(repo, bundle)[0] is ExitCode.HARNESS
 
 
 def test_a_forged_list_of_changed_files_is_found_though_its_digests_hold(repo: Path, tmp_path: Path) -> None:

@@ -55,6 +55,10 @@ BREACHES: dict[str, tuple[K, Files]] = {
         K.NETWORK,
         subject("import zmq\ndef f():\n    return zmq.Context().socket(zmq.PUSH)\n"),
     ),
+    "processes that meet at an address": (
+        K.NETWORK,
+        subject("import torch.distributed as dist\ndef f(url):\n    return dist.rendezvous(url)\n"),
+    ),
     "process group": (
         K.NETWORK,
         subject("import torch.distributed as dist\ndef f():\n    dist.init_process_group('nccl')\n"),
@@ -278,6 +282,10 @@ BREACHES: dict[str, tuple[K, Files]] = {
 """Each must fail, with a finding of this kind at a line."""
 
 TWINS: dict[str, Files] = {
+    "memory that the ranks of a group show each other": subject(
+        "import torch.distributed._symmetric_memory as symm_mem\n"
+        "def f(t, group):\n    return symm_mem.rendezvous(t, group)\n"
+    ),
     "function that gives the first that fits": subject(
         "def first(names):\n    for name in names:\n        if name:\n            return name\n    raise ValueError\n"
         "NAME = first(('a', 'b'))\n"

@@ -136,6 +136,46 @@ SWITCHES: dict[str, tuple[str, str]] = {
         "off",
         'def f(c):\n    return {"fast": 1, "auto": 0}[c.extra.get("backend", "auto")]\n',
     ),
+    "named expression that is none": (
+        "off",
+        'def f(c):\n    if (v := c.get("backend")) is None:\n        return False\n    return v == "fast"\n',
+    ),
+    "named expression that is none, and then on": (
+        "on",
+        'def enabled(c):\n    if (v := c.get("backend")) is None:\n        return True\n    return v == "fast"\n',
+    ),
+    "read that is none": (
+        "off",
+        'def f(c):\n    if c.get("backend") is None:\n        return False\n    return c["backend"] == "fast"\n',
+    ),
+    "read that is none, and then on": (
+        "on",
+        'def enabled(c):\n    if c.get("backend") is None:\n        return True\n    return c["backend"] == "fast"\n',
+    ),
+    "read that is none, and then a setting that no answer shows": (
+        "unknown",
+        "class A:\n    def enabled(self, c):\n"
+        '        if c.get("backend") is None:\n            self.fast = True\n            return False\n'
+        "        return self.fast\n",
+    ),
+    "read that is none, asked whether the path is off": (
+        "unknown",
+        'def is_plain(c):\n    if c.get("backend") is None:\n        return True\n    return False\n',
+    ),
+    "variable that is none": (
+        "off",
+        'def f(c):\n    v = c.get("backend")\n    if v is None or v == "auto":\n        return False\n'
+        '    if v != "fast":\n        raise ValueError(v)\n    return True\n',
+    ),
+    "variable that is none, and then on": (
+        "on",
+        'def enabled(c):\n    v = c.get("backend")\n    if v is None:\n        return True\n    return v == "fast"\n',
+    ),
+    "comparison of an index in a try": (
+        "off",
+        'def f(c):\n    try:\n        return c["backend"] == "fast"\n    except KeyError:\n        return False\n',
+    ),
+    "comparison of an index": ("raises", 'def f(c):\n    return c["backend"] == "fast"\n'),
     "attribute of an object": ("on", 'def f(c):\n    return getattr(c, "backend", True)\n'),
 }
 """What must be said of each read."""

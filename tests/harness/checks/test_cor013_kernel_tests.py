@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from harness.checks.correctness.cor013_kernel_tests import KernelTests
-from harness.model.evidence import KernelTestsEvidence
+from harness.model.evidence import KernelSourcesEvidence, KernelTestsEvidence
 from harness.model.finding import Finding
+from harness.model.kernel_audit import KernelSource
 from harness.model.kernel_tests import KernelTest, KernelTestRun, Machine, MemoryCheck
 from harness.model.kernels import KernelsSection
 from harness.model.manifest import Manifest
@@ -36,9 +37,9 @@ def run(*tests: KernelTest, **update: object) -> KernelTestRun:
     return made.model_copy(update=update)
 
 
-def record(made: KernelTestRun, head_files: Mapping[str, str] = SOURCES) -> KernelTestsEvidence:
+def record(made: KernelTestRun, files: Mapping[str, str] = SOURCES) -> KernelTestsEvidence:
     return KernelTestsEvidence(
-        tier=Tier.GPU, recorded_at=made.recorded_at, commit=HEAD, run=made, head_files=dict(head_files)
+        tier=Tier.GPU, recorded_at=made.recorded_at, commit=HEAD, run=made, files=dict(files)
     )
 
 
@@ -65,8 +66,21 @@ def test_a_change_without_kernels_has_no_tests_of_them() -> None:
     assert {f.outcome for f in findings_of(manifest=MANIFEST).values()} == {Outcome.NOT_APPLICABLE}
 
 
+def test_kernels_that_the_manifest_does_not_declare_are_not_thereby_tested() -> None:
+    sources = KernelSourcesEvidence(
+        tier=Tier.STATIC,
+        recorded_at="now",
+        commit=HEAD,
+        num_files=1,
+        files=(KernelSource(path="subject/kernel.py", form="CuTe DSL", lines=(1,)),),
+    )
+    scope = MANIFEST.scope.model_copy(update={"platforms": ("sm_90a",)})
+    context = context_of([sources], MANIFEST.model_copy(update={"scope": scope}), POLICY)
+    assert [finding.outcome for finding in KernelTests().run(context)] == [Outcome.NOT_RUN]
+
+
 @pytest.mark.parametrize(
-    ("made", "head_files", "said"),
+    ("made", "files", "said"),
     [
         (run(), SOURCES | {"subject/kernel.py": "3" * 64}, "subject/kernel.py"),
         (run(), {"subject/kernel.py": "1" * 64}, "tests/test_kernel.py"),
@@ -76,9 +90,9 @@ def test_a_change_without_kernels_has_no_tests_of_them() -> None:
     ids=["edited", "not in the head", "no sources", "no GPU"],
 )
 def test_a_record_of_something_else_was_not_run(
-    made: KernelTestRun, head_files: Mapping[str, str], said: str
+    made: KernelTestRun, files: Mapping[str, str], said: str
 ) -> None:
-    found = findings_of(record(made, head_files))
+    found = findings_of(record(made, files))
     assert {s: f.outcome for s, f in found.items()} == {"records": Outcome.NOT_RUN}
     assert said in found["records"].details[0]
 
@@ -111,6 +125,13 @@ def test_another_record_may_launch_what_the_first_did_not() -> None:
     third = PASSED.model_copy(update={"launched": {"three": 1}})
     rest = record(run(third, match="three", recorded_at="later"))
     assert outcomes_of(record(run(never_launched=("three",))), rest)["variants"] is Outcome.PASS
+
+
+def test_a_variant_that_only_a_failed_test_launched_was_not_run() -> None:
+    third = PASSED.model_copy(update={"outcome": "failed", "launched": {"three": 1}})
+    rest = record(run(third, match="three", recorded_at="later"))
+    found = findings_of(record(run(never_launched=("three",))), rest)["variants"]
+    assert found.outcome is Outcome.NOT_RUN
 
 
 def test_records_of_a_part_of_the_inventory_alone_leave_the_rest_open() -> None:

@@ -285,6 +285,20 @@ def test_a_change_may_bring_its_first_manifest_and_may_not_edit_one() -> None:
     assert outcome(run(changed("own/a.py"), changed("fasttrack.toml"))) is Outcome.FAIL
 
 
+@pytest.mark.parametrize("claim", ["owned", "tests", "docs"])
+@pytest.mark.parametrize("path", ["fasttrack.toml", "own/part/fasttrack.toml"])
+def test_no_manifest_may_call_itself_owned_or_a_test_or_a_document(claim: str, path: str) -> None:
+    greedy = MANIFEST.replace(f'{claim} = ["', f'{claim} = ["fasttrack.toml", "own/part/**", "')
+    findings = run(changed("own/a.py"), changed(path), manifest=load_manifest(greedy))
+    assert {f.subject for f in findings if f.outcome is Outcome.FAIL} == {path}
+
+
+def test_a_hook_in_a_manifest_is_an_edit_of_it() -> None:
+    hooked = MANIFEST.replace("shared/registry.py", "fasttrack.toml")
+    edit = changed("fasttrack.toml", added_lines=1, deleted_lines=1)
+    assert outcome(run(edit, manifest=load_manifest(hooked))) is Outcome.FAIL
+
+
 def test_every_decision_rests_on_the_diff() -> None:
     record = ChangedFilesEvidence(
         tier=Tier.STATIC, recorded_at="2026-11-01T00:00:00Z", files=(changed("own/a.py"),), num_not_judged=0
@@ -307,6 +321,36 @@ def test_a_new_test_under_a_glob_for_everybodys_tests_passes() -> None:
     manifest = load_manifest(MANIFEST.replace('tests = ["tests/own/**"]', 'tests = ["tests/**"]'))
     new = changed("tests/other/test_a.py", status="added")
     assert outcome(run(new, manifest=manifest)) is Outcome.PASS
+
+
+@pytest.mark.parametrize("name", ["conftest.py", "models/conftest.py", "pytest.ini", "setup.cfg", "tox.ini"])
+def test_a_new_file_that_steers_everybodys_tests_decides_nothing(name: str) -> None:
+    manifest = load_manifest(MANIFEST.replace('tests = ["tests/own/**"]', 'tests = ["tests/**"]'))
+    (finding,) = run(changed(f"tests/{name}", status="added"), manifest=manifest)
+    assert (finding.outcome, finding.location and finding.location.path) == (
+        Outcome.INCONCLUSIVE,
+        f"tests/{name}",
+    )
+
+
+def test_a_new_file_that_steers_the_changes_own_tests_passes() -> None:
+    assert outcome(run(changed("tests/own/conftest.py", status="added"))) is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"added_lines": 0, "deleted_lines": 40}, Outcome.INCONCLUSIVE),
+        ({"status": "deleted", "added_lines": 0, "deleted_lines": 40}, Outcome.INCONCLUSIVE),
+        ({"added_lines": 3, "deleted_lines": 1}, Outcome.PASS),
+        ({"status": "added", "added_lines": 9}, Outcome.PASS),
+    ],
+    ids=["emptied", "deleted", "a table's line", "new"],
+)
+def test_a_document_of_everybody_may_be_added_to_and_not_taken_from(
+    fields: dict[str, Any], expected: Outcome
+) -> None:
+    assert outcome(run(changed("docs/index.md", **fields))) is expected
 
 
 def test_a_git_lfs_pointer_is_inconclusive() -> None:

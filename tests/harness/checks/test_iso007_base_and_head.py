@@ -49,7 +49,13 @@ def side(
         commit=CHANGE.merge_base if name == "base" else CHANGE.head,
         has_model=has_model,
         imported=(ImportedFile(module="subject.plugin", path="subject/plugin.py", sha256=name * 16),),
-        files={"subject/plugin.py": name * 16},
+        files={
+            "subject/plugin.py": name * 16,
+            "subject/model.py": "m" * 64,
+            "vllm/models/new/decode.py": "d" * 64,
+            "vllm/models/new/__init__.py": "i" * 64,
+            "vllm/v1/engine.py": "e" * 64,
+        },
         snapshots=snapshots,
     )
 
@@ -143,6 +149,44 @@ def test_a_class_of_its_own_may_be_registered_under_a_new_name() -> None:
     assert found[f"registries, {OTHER}"].details == ("added: ModelRegistry.models[New]: subject.model:New",)
 
 
+INSIDE = MANIFEST.model_copy(
+    update={
+        "paths": MANIFEST.paths.model_copy(
+            update={"owned": ("vllm/models/new/**",), "import_roots": ("vllm",), "preset": "vllm-core"}
+        )
+    }
+)
+"""A change inside the engine: all of the engine lies below its import root, one folder is its own."""
+
+
+@pytest.mark.parametrize(
+    ("modules", "outcome"),
+    [
+        (("os", "vllm", "vllm.engine", "vllm.models.new", "vllm.models.new.decode"), Outcome.PASS),
+        (("os", "vllm", "vllm.engine", "vllm.v1", "vllm.v1.engine"), Outcome.FAIL),
+        (("os", "vllm", "vllm.engine", "vllm.models.new.unwritten"), Outcome.FAIL),
+        (("os", "vllm"), Outcome.FAIL),
+    ],
+    ids=["its own", "the engine's", "one without a file", "one of the engine's lost"],
+)
+def test_a_change_inside_the_engine_may_load_for_another_model_what_it_owns_alone(
+    modules: tuple[str, ...], outcome: Outcome
+) -> None:
+    head = side("head", snapshot("bystander", modules=modules), snapshot("subject"))
+    found = findings_of(BASE, head, manifest=INSIDE)
+    assert found[f"loaded modules, {OTHER}"].outcome is outcome
+
+
+@pytest.mark.parametrize(
+    ("target", "outcome"),
+    [("vllm.models.new.decode:New", Outcome.PASS), ("vllm.v1.engine:New", Outcome.FAIL)],
+)
+def test_a_change_inside_the_engine_may_register_what_it_owns_alone(target: str, outcome: Outcome) -> None:
+    tables = {"ModelRegistry.models[Llama]": "vllm.llama:Llama", "ModelRegistry.models[New]": target}
+    head = side("head", snapshot("bystander", registries=tables), snapshot("subject"))
+    assert findings_of(BASE, head, manifest=INSIDE)[f"registries, {OTHER}"].outcome is outcome
+
+
 def test_a_module_that_is_declared_to_be_imported_when_off_passes() -> None:
     dispatch = MANIFEST.dispatch.model_copy(update={"imported_when_off": ("subject.plugin",)})
     head = snapshot("subject", modules=("os", "vllm", "vllm.engine", "subject.model", "subject.plugin"))
@@ -156,8 +200,7 @@ def test_a_package_is_imported_with_a_module_of_it_that_is_declared() -> None:
     base, head = snapshot("subject"), snapshot("subject")
     for module, outcome in (("subject", Outcome.PASS), ("subject.other", Outcome.FAIL)):
         more = head.model_copy(update={"modules": (*head.modules, module)})
-        manifest = MANIFEST.model_copy(update={"dispatch": dispatch})
-        assert decide_snapshots(base, more, manifest)["loaded modules"].outcome is outcome
+        assert decide_snapshots(base, more, dispatch, ())["loaded modules"].outcome is outcome
 
 
 def test_a_base_without_the_model_is_compared_by_the_other_model_alone() -> None:

@@ -65,7 +65,7 @@ def answers_of(base: Sequence[Sequence[ServedAnswer]], head: Sequence[ServedAnsw
     """`base`: the answers of each of its runs."""
     runs = {"answers": tuple(base[0]), "repeats": tuple(map(tuple, base[1:]))}
     pair = (snapshot("bystander", **GRAPHS, **runs), snapshot("bystander", **GRAPHS, answers=tuple(head)))
-    return BaseAndHeadOnAGpu().decide(*pair, MANIFEST)["answers"].outcome
+    return BaseAndHeadOnAGpu().decide(*pair, MANIFEST.dispatch, ())["answers"].outcome
 
 
 def test_an_answer_that_the_base_itself_does_not_repeat_is_held_to_the_tokens_of_its_runs() -> None:

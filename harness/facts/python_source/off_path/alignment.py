@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from difflib import SequenceMatcher
 
-from harness.facts.python_source.off_path.scopes import FunctionNode
+from harness.facts.python_source.off_path.bindings import FunctionNode
 
 Definition = FunctionNode | ast.ClassDef
 Pair = tuple[ast.stmt | None, ast.stmt | None, bool]

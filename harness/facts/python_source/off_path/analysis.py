@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from harness.facts.python_source.off_path.bindings import FunctionNode
 from harness.facts.python_source.off_path.frames import Frame, start_frame
 from harness.facts.python_source.off_path.knowledge import Knowledge
 from harness.facts.python_source.off_path.residue import Effect, effect_of, tidy
-from harness.facts.python_source.off_path.scopes import Function, FunctionNode, Key, Scopes
+from harness.facts.python_source.off_path.scopes import Function, Key, Scopes
 from harness.facts.python_source.off_path.statements import Guard, Statements
 from harness.facts.python_source.off_path.switch import SwitchOff
 from harness.facts.python_source.off_path.values import ANYTHING, BOTTOM, join, known

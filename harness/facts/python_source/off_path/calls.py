@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from harness.facts.python_source.names import dotted
+from harness.facts.python_source.off_path.frames import Frame
 from harness.facts.python_source.off_path.knowledge import Knowledge
 from harness.facts.python_source.off_path.residue import Effect
 from harness.facts.python_source.off_path.scopes import Function
@@ -20,6 +21,7 @@ from harness.facts.python_source.off_path.values import (
     combine,
     join,
     join_all,
+    kept,
     known,
     unknown,
 )
@@ -27,6 +29,9 @@ from harness.facts.python_source.off_path.values import (
 K = TypeVar("K")
 _UNREAD = Effect("has not been read", is_sure=False)
 _READS = frozenset(("get", "copy", "keys", "values", "items"))
+_CLASSES: dict[str, type] = {
+    kind.__name__: kind for kind in (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
+}
 _PROPERTIES = frozenset(("property", "cached_property", "functools.cached_property"))
 
 
@@ -40,7 +45,7 @@ class Calls:
     def value(
         self,
         node: ast.Call,
-        path: str,
+        frame: Frame,
         owner: Value,
         arguments: Sequence[Value],
         keywords: Mapping[str, Value],
@@ -49,44 +54,77 @@ class Calls:
 
         Args:
             node: the call as written.
-            path: its file.
+            frame: the names where it stands.
             owner: value of `x` in `x.method(...)`.
             arguments: values of the positional arguments.
             keywords: values of the named arguments.
         """
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        path = frame.path
         absolute = self._knowledge.scopes.absolute(path, node.func)
+        builtin = absolute if self._is_builtin(node.func, frame) else ""
         if owner.mapping:
             return self._of_mapping(method, owner, arguments, keywords)
         if absolute in ("os.getenv", "os.environ.get") and self._knowledge.switch.kind == "env":
             return self._of_mapping("get", SWITCHES, arguments, keywords)
-        if absolute in ("getattr", "hasattr"):
-            return self._by_name(absolute, node, path, arguments)
-        if absolute == "setattr" or method == "__setattr__":
+        if builtin in ("getattr", "hasattr"):
+            return self._by_name(builtin, node, path, arguments)
+        if builtin == "setattr" or method == "__setattr__":
             if len(arguments) >= 2:
                 self._knowledge.set_by_name(arguments[-2], arguments[-1])
             return known(None)
         if absolute == "vars" or method == "__dict__":
             self._knowledge.blur = "attributes are reached through their dictionary"
-        if absolute == "dict":
+        if builtin == "dict":
             return arguments[0] if arguments and arguments[0].mapping else unknown() if arguments else EMPTY
-        if absolute in PURE_BUILTINS and not keywords and arguments:
-            return combine(PURE_BUILTINS[absolute], *arguments)
+        if builtin in PURE_BUILTINS and not keywords and arguments:
+            return combine(PURE_BUILTINS[builtin], *arguments)
+        if builtin == "isinstance" and len(arguments) == 2 and not keywords:
+            return self._isinstance(node.args[1], frame, kept(arguments[0]))
         if method in PURE_METHODS and owner.constants is not None and not keywords:
             return combine(lambda text, *rest: getattr(text, method)(*rest), owner, *arguments)
         if functions := self._knowledge.functions_called(path, node.func):
             for function in functions:
                 self._bind(function, node, arguments, keywords)
-            return join_all(self.returned(function) for function in functions)
+            value = join_all(self.returned(function) for function in functions)
+            doubt = "" if value.is_bottom else self.why_replaced(node.func)
+            return unknown(doubt) if doubt else value
         return self._of_unknown(node, path, owner, arguments, keywords)
 
+    def _is_builtin(self, callee: ast.expr, frame: Frame) -> bool:
+        """Whether a name means the built-in of that name, which nothing here binds."""
+        scopes = self._knowledge.scopes
+        return (
+            isinstance(callee, ast.Name)
+            and callee.id not in frame.env
+            and callee.id not in frame.stored
+            and not scopes.binds(frame.path, callee.id)
+        )
+
+    def _isinstance(self, classes: ast.expr, frame: Frame, value: Value) -> Value:
+        """`isinstance` of a constant and classes of constants."""
+        names = classes.elts if isinstance(classes, ast.Tuple) else [classes]
+        found = [n.id for n in names if isinstance(n, ast.Name) and self._is_builtin(n, frame)]
+        if len(found) < len(names) or not set(found) <= _CLASSES.keys():
+            return unknown(of=(value,))
+        return combine(lambda constant: isinstance(constant, tuple(_CLASSES[name] for name in found)), value)
+
     def returned(self, function: Function) -> Value:
-        """What a function returns; a call of it makes it run."""
+        """What a call of a function gives, or reading a property; it makes the function run."""
         self._knowledge.live.add(function.node.name)
         value = self._knowledge.returns.get(function.key, BOTTOM)
         if value.is_bottom and self._knowledge.calls_settled:
             return unknown(f"what {function.qualname} returns cannot be told")
+        doubt = self._knowledge.scopes.why_not_plain(function)
+        if doubt and not value.is_bottom and (value.constants is not None or value.mapping or value.taint):
+            return unknown(doubt)
         return value.derive()
+
+    def why_replaced(self, callee: ast.expr) -> str:
+        """Why an attribute may be another one than the method or property of its name: something assigns it."""
+        name = callee.attr if isinstance(callee, ast.Attribute) else ""
+        is_set = not self._knowledge.attributes.get(name, BOTTOM).is_bottom
+        return f"something assigns .{name}, so what it calls cannot be told" if is_set else ""
 
     def effect(self, node: ast.Call, path: str) -> Effect | None:
         """What a call of analysed functions does besides returning a value."""
@@ -99,7 +137,12 @@ class Calls:
         if self._knowledge.scopes.absolute(path, node.func) in ("os.getenv", "os.environ.get"):
             return True
         functions = self._knowledge.functions_called(path, node.func)
-        return bool(functions) and all(self._knowledge.effects.get(f.key, _UNREAD) is None for f in functions)
+        plain = [f for f in functions if not self._knowledge.scopes.why_not_plain(f)]
+        return (
+            bool(plain)
+            and all(self._knowledge.effects.get(f.key, _UNREAD) is None for f in functions)
+            and (len(plain) == len(functions))
+        )
 
     def only_reads(self, node: ast.Call, arguments: Sequence[Value]) -> bool:
         """Whether a method of the mapping that holds the switch leaves all keys but the switch's own as they are."""
@@ -167,6 +210,8 @@ class Calls:
                 _record(knowledge.positions, index, value)
         given = (owner, *arguments, *keywords.values())
         called = dotted(node.func) or "a computed function"
+        if any(value.switched or value.taint for value in given) and knowledge.has_own_truth(node.func):
+            return unknown(f"what {called}(...) counts as is for its own code to say")
         if any(value.mapping for value in given):
             return unknown(f"{called}(...) is given the mapping that holds the switch")
         return unknown(of=given)
@@ -184,6 +229,7 @@ class Calls:
         is_spread = any(isinstance(a, ast.Starred) for a in node.args) or any(
             k.arg is None for k in node.keywords
         )
+        is_spread |= bool(self._knowledge.scopes.why_not_plain(function))
         for name in function.parameters:
             if is_spread:
                 _record(parameters, (function.key, name), ANYTHING)

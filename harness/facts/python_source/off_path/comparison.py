@@ -9,10 +9,10 @@ from itertools import zip_longest
 
 from harness.facts.python_source.off_path.alignment import Definition, aligned, blocks_of, shell
 from harness.facts.python_source.off_path.bases import members_of
+from harness.facts.python_source.off_path.bindings import FunctionNode
 from harness.facts.python_source.off_path.function_scope import FunctionScope, scope_of, why_scope_differs
 from harness.facts.python_source.off_path.new_code import NewCode, Place
 from harness.facts.python_source.off_path.residue import inner_blocks, tidy
-from harness.facts.python_source.off_path.scopes import FunctionNode
 from harness.facts.python_source.off_path.signatures import why_signature_differs
 
 _MOVED = "stands at another place among what runs with the switch off"

@@ -20,6 +20,7 @@ from harness.facts.python_source.off_path.values import (
     COMPARISONS,
     Value,
     combine,
+    display,
     join,
     join_all,
     known,
@@ -90,7 +91,9 @@ class Expressions:
             module, _, name = absolute.rpartition(".")
             owner = self.knowledge.scopes.tree.path_of(module)
             if owner is not None and owner in self.knowledge.scopes.imports:
-                return self.knowledge.global_value(owner, name)
+                whole = ast.Attribute(value=node, attr=attribute, ctx=ast.Load())
+                doubt = self.knowledge.scopes.why_unsure(path, whole)
+                return unknown(doubt) if doubt else self.knowledge.global_value(owner, name)
             first = absolute.partition(".")[0]
             if self.knowledge.scopes.is_import(path, node) and first not in self.knowledge.scopes.roots:
                 return ANYTHING
@@ -116,8 +119,9 @@ class Expressions:
     def _global(self, name: str, path: str) -> Value:
         imported = self.knowledge.scopes.imports.get(path, {}).get(name)
         if imported is None:
-            has = (path, name) in self.knowledge.globals
-            return self.knowledge.global_value(path, name) if has else ANYTHING
+            if (path, name) not in self.knowledge.globals:
+                return ANYTHING
+            return self._unsure(path, name) or self.knowledge.global_value(path, name)
         if imported == "os.environ" and self.switch.kind == "env":
             return SWITCHES
         module, _, attribute = imported.rpartition(".")
@@ -126,7 +130,12 @@ class Expressions:
             return known(False, derived=True)
         if owner is None or owner not in self.knowledge.scopes.imports:
             return ANYTHING
-        return self.knowledge.global_value(owner, attribute)
+        return self._unsure(path, name) or self.knowledge.global_value(owner, attribute)
+
+    def _unsure(self, path: str, name: str) -> Value | None:
+        """The unknown value of a name that may be bound again; None when it is not."""
+        doubt = self.knowledge.scopes.why_unsure(path, ast.Name(id=name, ctx=ast.Load()))
+        return unknown(doubt) if doubt else None
 
     def _attribute(self, node: ast.Attribute, frame: Frame) -> Reduced:
         if dotted(node) == "typing.TYPE_CHECKING":
@@ -139,13 +148,18 @@ class Expressions:
         kept.is_bound = node.attr not in self.knowledge.fresh  # type: ignore[attr-defined]
         if node.attr == "__dict__" and frame.path in self.knowledge.hooks:
             self.knowledge.blur = "attributes are reached through their dictionary"
-        member = None if dotted(node.value) in frame.env else self._enums.by_name(frame.path, node)
+        is_sure = dotted(node.value) not in frame.env and not self.knowledge.scopes.why_unsure(
+            frame.path, node
+        )
+        member = self._enums.by_name(frame.path, node) if is_sure else None
         if member is not None:
             return known(member), kept
         if node.attr == "value" and (of_member := value_of_member(inner)) is not None:
             return of_member, kept
         if properties := self._calls.properties(node):
-            return join_all(map(self._calls.returned, properties)), kept
+            value = join_all(map(self._calls.returned, properties))
+            doubt = "" if value.is_bottom else self._calls.why_replaced(node)
+            return unknown(doubt) if doubt else value, kept
         value = self.attribute_value(node.value, node.attr, frame.path)
         if value.mapping:
             kept.is_bound = kept.is_mapping = True  # type: ignore[attr-defined]
@@ -173,7 +187,7 @@ class Expressions:
         made = (
             self._enums.by_value(frame.path, node.func, values[0]) if len(values) == 1 and not named else None
         )
-        value = made or self._calls.value(node, frame.path, owner, values, named)
+        value = made or self._calls.value(node, frame, owner, values, named)
         is_read = bool(owner.mapping) and self._calls.only_reads(node, values)
         if is_read or self._calls.does_nothing(node, frame.path):
             left.is_quiet = True  # type: ignore[attr-defined]
@@ -199,11 +213,9 @@ class Expressions:
             return (
                 f"{name} is bound again in the function, so what it calls cannot be told" if known_as else ""
             )
-        if scopes.is_rebound(frame.path, name):
-            return f"{name} is bound more than once in {frame.path}"
-        module, _, target = (scopes.absolute(frame.path, callee) or "").rpartition(".")
-        owner = scopes.tree.path_of(module) or ""
-        return f"{target} is bound more than once in {owner}" if scopes.is_rebound(owner, target) else ""
+        if scopes.is_nested(frame.path, name) and frame.stored.get(name):
+            return f"{name} is bound again in the function, so what it calls cannot be told"
+        return scopes.why_unsure(frame.path, callee)
 
     def _compare(self, node: ast.Compare, frame: Frame) -> Reduced:
         pairs = [self.read(e, frame) for e in (node.left, *node.comparators)]
@@ -299,7 +311,7 @@ class Expressions:
         left = _with(node, elts=[e for _, e in read])
         if all(value.single for value, _ in read):
             constants = tuple(value.constant for value, _ in read)
-            return replace(known(constants), derived=False), left
+            return display(constants, is_mutable=not isinstance(node, ast.Tuple)), left
         return unknown(of=(value for value, _ in read)), left
 
     def _dict(self, node: ast.Dict, frame: Frame) -> Reduced:

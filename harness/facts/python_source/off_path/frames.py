@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from harness.facts.python_source.off_path.bindings import FunctionNode
 from harness.facts.python_source.off_path.knowledge import Knowledge
-from harness.facts.python_source.off_path.scopes import FunctionNode, Key
+from harness.facts.python_source.off_path.scopes import Key
 from harness.facts.python_source.off_path.switch import CONFIG_NAME, SWITCHES
 from harness.facts.python_source.off_path.values import ANYTHING, BOTTOM, Value, join, known, unknown
 from harness.facts.python_source.walk import walk

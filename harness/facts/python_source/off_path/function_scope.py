@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from harness.facts.python_source.off_path.scopes import FunctionNode
+from harness.facts.python_source.off_path.bindings import FunctionNode, names_bound
 from harness.facts.python_source.walk import children, walk
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -73,7 +73,7 @@ def why_scope_differs(
 
 
 def _note(scope: FunctionScope, node: ast.AST, *, is_own: bool) -> None:
-    names = _names_bound(node)
+    names = names_bound(node)
     scope.used.update(names)
     if isinstance(node, ast.Name):
         scope.used.add(node.id)
@@ -90,23 +90,6 @@ def _note(scope: FunctionScope, node: ast.AST, *, is_own: bool) -> None:
         scope.bound.setdefault(name, node)
     if is_own and isinstance(node, ast.Yield | ast.YieldFrom) and scope.yields is None:
         scope.yields = node
-
-
-def _names_bound(node: ast.AST) -> list[str]:
-    match node:
-        case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-            return [name]
-        case ast.arg(arg=name) | ast.NamedExpr(target=ast.Name(id=name)):
-            return [name]
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            return [name]
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            return [name]
-        case ast.MatchMapping(rest=str(name)):
-            return [name]
-        case ast.alias(name=target, asname=given):
-            return [given or target.partition(".")[0]]
-    return []
 
 
 def _opens_scope(node: ast.AST, child: ast.AST) -> bool:

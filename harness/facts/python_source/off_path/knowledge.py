@@ -12,6 +12,8 @@ from harness.facts.python_source.off_path.scopes import Function, Key, Scopes
 from harness.facts.python_source.off_path.switch import SwitchOff
 from harness.facts.python_source.off_path.values import ANYTHING, BOTTOM, Value, join, unknown
 
+_TRUTHS = ("__bool__", "__len__")
+
 
 @dataclass(slots=True, kw_only=True)
 class Knowledge:
@@ -108,6 +110,12 @@ class Knowledge:
             init = self.scopes.functions.get((path, f"{node.name}.__init__"))
             found += [init] if init is not None else []
         return tuple(found)
+
+    def has_own_truth(self, callee: ast.expr) -> bool:
+        """Whether a call can make an object of an analysed class that says itself whether it counts as true."""
+        name = callee.id if isinstance(callee, ast.Name) else getattr(callee, "attr", "")
+        own = self.scopes.classes.get(name, ())
+        return any((path, f"{c.name}.{m}") in self.scopes.functions for path, c in own for m in _TRUTHS)
 
     def findings(self) -> dict[tuple[str, str], object]:
         """All that was found, by table and by the name that code would use to have it."""

@@ -6,11 +6,14 @@ import ast
 import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from harness.facts.python_source.names import dotted, resolve_relative
 from harness.facts.python_source.off_path.bases import Bases, members_of
+from harness.facts.python_source.off_path.bindings import FunctionNode
+from harness.facts.python_source.off_path.fields import Fields
 from harness.facts.python_source.off_path.residue import effect_of_expression, is_total
-from harness.facts.python_source.off_path.scopes import FunctionNode, Scopes
+from harness.facts.python_source.off_path.scopes import Scopes
 from harness.facts.python_source.off_path.signatures import Options
 from harness.facts.python_source.tree import SourceTree
 
@@ -79,11 +82,27 @@ class NewCode:
         if isinstance(node, ast.Assign | ast.AnnAssign):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             reasons = [self._target(target, place) for target in targets]
+            reasons += [self._field(node, place.owner)]
             found = next((r for r in reasons if r and r[1]), next(filter(None, reasons), None))
-            value = self._value(node.value) if node.value is not None else None
+            is_field = (
+                place.owner is not None and node.value is not None and self._fields.is_field_call(node.value)
+            )
+            value = self._value(node.value) if node.value is not None and not is_field else None
             return found if found and found[1] else value if value and value[1] else found or value
         effect = effect_of_expression(node.value, calls_are_sure=True) if isinstance(node, ast.Expr) else None
         return (effect.text, False) if effect and not effect.is_sure else ("runs with the switch off", True)
+
+    @property
+    def _fields(self) -> Fields:
+        absolute = partial(self.scopes.absolute, self.path)
+        return Fields(path=self.path, tree=self.tree, bases=self.bases, absolute=absolute)
+
+    def _field(self, node: ast.stmt, owner: ast.ClassDef | None, *, is_added: bool = True) -> Reason:
+        """Why a field of a decorated class may matter to others who make or derive from it."""
+        if owner is None or not owner.decorator_list or not isinstance(node, ast.AnnAssign):
+            return None
+        text = self._fields.why_matters(node, owner, is_added=is_added)
+        return (text, False) if text else None
 
     def _import(self, node: ast.Import | ast.ImportFrom, place: Place) -> Reason:
         package = self.tree.package_of(self.path)
@@ -108,7 +127,7 @@ class NewCode:
     def _imported(self, module: str, name: str) -> Reason:
         full = f"{module}.{name}" if name else module
         if self.owned(module) or self.owned(full):
-            if f"{module}:{name}" in self.reads:
+            if f"{module}:{name}" in map(_imported_name, self.reads):
                 return None
             return f"imports {full} of the subject with the switch off; it is not among [switch] reads", True
         if module == "__future__":
@@ -180,6 +199,11 @@ class NewCode:
             if isinstance(statement, quiet):
                 continue
             value = statement.value if isinstance(statement, ast.Assign | ast.AnnAssign) else statement
+            if isinstance(statement, ast.AnnAssign) and node.decorator_list:
+                if reason := self._field(statement, node, is_added=False):
+                    return reason
+                if value is not None and self._fields.is_field_call(value):
+                    continue
             effect = effect_of_expression(value) if value is not None else None
             if effect or not isinstance(statement, ast.Assign | ast.AnnAssign):
                 text = f"the body of class {node.name} runs with the switch off: line {statement.lineno}"
@@ -237,6 +261,12 @@ class NewCode:
         for member in sorted(members - {"__doc__"}):
             if reason := self._member(member, node):
                 yield f"class {node.name} gains {name}.{member}: {reason[0]}", reason[1]
+
+
+def _imported_name(read: str) -> str:
+    """`module:name` of what must be imported for a read: the class of `module:Class.method`."""
+    module, _, name = read.partition(":")
+    return f"{module}:{name.partition('.')[0]}"
 
 
 def _is_special(name: str) -> bool:

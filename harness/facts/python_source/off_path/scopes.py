@@ -6,13 +6,19 @@ import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from harness.facts.python_source.names import dotted, resolve_relative
+from harness.facts.python_source.off_path.bindings import (
+    Bindings,
+    FunctionNode,
+    why_class_not_plain,
+    why_not_plain,
+)
 from harness.facts.python_source.tree import SourceTree
 from harness.facts.python_source.walk import walk
 from harness.facts.python_source.words import names_in
 
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _OVERLOADS = ("overload", "typing.overload")
 Key = tuple[str, str]
 """Path and qualified name."""
@@ -69,6 +75,9 @@ class Scopes:
     """By function that was read: how often it stores each name, and which it declares global."""
     _names: dict[Key, frozenset[str]] = field(default_factory=dict)
     _rebound: dict[str, frozenset[str]] = field(default_factory=dict)
+    _bindings: Bindings = field(default_factory=Bindings)
+    _plain: dict[Key, str] = field(default_factory=dict)
+    _unsure: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for path in self.paths:
@@ -78,10 +87,66 @@ class Scopes:
             self.imports[path] = dict(imported_names(module, self.tree.package_of(path)))
             self._index(path, module.body, prefix="", class_name="", outer="")
             self._rebound[path] = rebound_names(module, self.tree.package_of(path))
+            name = self.tree.module_of(path)
+            self._bindings.add(path, module, name, partial(self._absolute_from, path, name))
 
     def is_rebound(self, path: str, name: str) -> bool:
         """Whether a file binds a name at its top to an import or function and to something else as well."""
         return name in self._rebound.get(path, ())
+
+    def binds(self, path: str, name: str) -> bool:
+        """Whether a file itself gives a name at its top a value, so that no built-in is meant by it."""
+        return self._bindings.binds(path, name)
+
+    def why_unsure(self, path: str, node: ast.expr) -> str:
+        """Why an expression may mean something else than the one definition of its names; empty when it does not."""
+        place = path, dotted(node) or ""
+        if place not in self._unsure:
+            self._unsure[place] = self._why_unsure(path, node)
+        return self._unsure[place]
+
+    def _why_unsure(self, path: str, node: ast.expr) -> str:
+        first = (dotted(node) or "").partition(".")[0]
+        parts = (self.absolute(path, node) or "").split(".") if self.is_import(path, node) else []
+        pairs = [(path, first)] if first else []
+        for index in range(1, len(parts)):
+            owner = self.tree.path_of(".".join(parts[:index])) or ""
+            full = ".".join(parts[: index + 1])
+            if owner in self.imports and (inner := self.tree.path_of(full)) is not None:
+                if (
+                    self._bindings.binds(owner, parts[index])
+                    and self.imports[owner].get(parts[index]) != full
+                ):
+                    return f"{parts[index]} of {owner} may be something else than {inner}"
+            elif owner in self.imports:
+                pairs.append((owner, parts[index]))
+        return next((reason for pair in pairs if (reason := self._why_name_unsure(*pair))), "")
+
+    def why_not_plain(self, function: Function) -> str:
+        """Why a call of a function may give something else than it returns; empty when it does not."""
+        if function.key not in self._plain:
+            found = [c for path, c in self.classes.get(function.class_name, ()) if path == function.path]
+            absolute = partial(self.absolute, function.path)
+            reasons = (
+                why_not_plain(function.node, absolute),
+                *(why_class_not_plain(c, absolute) for c in found),
+            )
+            self._plain[function.key] = next(filter(None, reasons), "")
+        return self._plain[function.key]
+
+    def _why_name_unsure(self, path: str, name: str) -> str:
+        if self.is_rebound(path, name):
+            return f"{name} is bound more than once in {path}"
+        if rival := self.tree.rival(path):
+            return f"{path} and {rival} are two files of one module"
+        is_definition = (path, name) in self.functions or name in self.imports.get(path, {})
+        declared = self._bindings.why_declared(path, name) if is_definition else ""
+        return declared or self._bindings.why_unsure(path, self.tree.module_of(path), name)
+
+    def _absolute_from(self, path: str, module: str, node: ast.expr) -> str | None:
+        """As `absolute`, with the module's name before names of its own."""
+        name = self.absolute(path, node)
+        return name if name is None or self.is_import(path, node) else f"{module}.{name}"
 
     def is_nested(self, path: str, name: str) -> bool:
         """Whether a function inside another has the name."""

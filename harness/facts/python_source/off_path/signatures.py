@@ -7,8 +7,9 @@ import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from harness.facts.python_source.off_path.bindings import FunctionNode
 from harness.facts.python_source.off_path.calls import is_changed
-from harness.facts.python_source.off_path.scopes import Function, FunctionNode, Key
+from harness.facts.python_source.off_path.scopes import Function, Key
 from harness.facts.python_source.walk import walk
 
 _CALLED_BY_OTHERS = ("forward", "__call__")

@@ -7,18 +7,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from harness.facts.python_source.off_path.bindings import FunctionNode
 from harness.facts.python_source.off_path.expressions import Expressions
 from harness.facts.python_source.off_path.frames import Frame, merge_frames, stored_names
 from harness.facts.python_source.off_path.knowledge import Knowledge
 from harness.facts.python_source.off_path.patterns import matches
 from harness.facts.python_source.off_path.residue import effect_of, has_no_effect, tidy
-from harness.facts.python_source.off_path.scopes import FunctionNode, Key
+from harness.facts.python_source.off_path.scopes import Key
 from harness.facts.python_source.off_path.values import (
     ANYTHING,
     BOTTOM,
     Value,
     join,
     join_all,
+    kept,
     known,
     unknown,
 )
@@ -84,8 +86,8 @@ class Statements:
         """What is left of statements that run one after the other."""
         left: list[ast.stmt] = []
         for index, statement in enumerate(body):
-            kept, ends = self._readers.get(type(statement), self._other)(statement, frame)
-            left += kept
+            remaining, ends = self._readers.get(type(statement), self._other)(statement, frame)
+            left += remaining
             if ends:
                 if isinstance(statement, ast.If | ast.Match):
                     self._dropped(body[index + 1 :], statement, frame)
@@ -133,11 +135,17 @@ class Statements:
         if value.is_bottom:
             return _NOT_REACHED
         values = [self._store(target, value, frame) for target in node.targets]
-        if all(values):
+        if all(values) or self._changes_nothing(node.targets, left, frame):
             return [], False
         targets = [self._target(target, frame) for target in node.targets]
-        kept = ast.copy_location(ast.Assign(targets=targets, value=left), node)
-        return [_marked(kept, value.taint or self._doubt(node.targets))], False
+        stored = ast.copy_location(ast.Assign(targets=targets, value=left), node)
+        return [_marked(stored, value.taint or self._doubt(node.targets))], False
+
+    def _changes_nothing(self, targets: Sequence[ast.expr], left: ast.expr, frame: Frame) -> bool:
+        """Whether a local is given what it is, as `x = x if fast is None else ...` is with the switch off."""
+        names = {target.id if isinstance(target, ast.Name) else "" for target in targets}
+        is_local = self._key is not None and not self._class_body and not names & frame.global_names
+        return is_local and isinstance(left, ast.Name) and names == {left.id} and left.id in frame.env
 
     def _ann_assign(self, node: ast.AnnAssign, frame: Frame) -> Left:
         if node.value is None:
@@ -148,10 +156,10 @@ class Statements:
         if self._store(node.target, value, frame):
             return [], False
         target = self._target(node.target, frame)
-        kept: ast.stmt = ast.Assign(targets=[target], value=left)
+        stored: ast.stmt = ast.Assign(targets=[target], value=left)
         if self._class_body:
-            kept = ast.AnnAssign(target=node.target, annotation=node.annotation, value=left, simple=1)
-        return [_marked(ast.copy_location(kept, node), value.taint or self._doubt([node.target]))], False
+            stored = ast.AnnAssign(target=node.target, annotation=node.annotation, value=left, simple=1)
+        return [_marked(ast.copy_location(stored, node), value.taint or self._doubt([node.target]))], False
 
     def _doubt(self, targets: Sequence[ast.expr]) -> str:
         attributes = [t.attr for t in targets if isinstance(t, ast.Attribute)]
@@ -335,11 +343,12 @@ class Statements:
     def _returns(self, value: Value) -> None:
         if self._key is not None:
             table = self._knowledge.returns
-            table[self._key] = join(table.get(self._key, BOTTOM), value)
+            table[self._key] = join(table.get(self._key, BOTTOM), kept(value))
 
     def _store(self, target: ast.expr, value: Value, frame: Frame) -> bool:
         """Binds a target; whether the assignment does nothing but keep a known constant in a name of the change."""
         knowledge = self._knowledge
+        value = kept(value)
         if self._hangs_on and not value.is_bottom:
             value = replace(value, taint=value.taint or self._hangs_on)
         if isinstance(target, ast.Tuple | ast.List):

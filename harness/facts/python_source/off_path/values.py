@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any, Literal
 
 _MAX_CONSTANTS = 4
+_MUTABLE = "list or set"
 Mapping = Literal["", "switches", "empty", "either"]
 
 
@@ -75,6 +76,21 @@ def known(*constants: Any, derived: bool = False, switched: bool = False) -> Val
         return ANYTHING
     value = Value(pairs, derived=derived or switched, switched=switched)
     return value if len(pairs) <= _MAX_CONSTANTS else ANYTHING
+
+
+def display(constants: tuple[Any, ...], *, is_mutable: bool) -> Value:
+    """The value of a tuple of constants, or of a list or set, whose contents are known where it stands only."""
+    value = known(constants)
+    if is_mutable and value.single:
+        return Value(((_MUTABLE, value.constant),))
+    return value
+
+
+def kept(value: Value) -> Value:
+    """What of a value outlives its expression: a list or set may hold something else by the time it is read."""
+    if any(kind == _MUTABLE for kind, _ in value.constants or ()):
+        return unknown("a list or set may hold something else by the time it is read")
+    return value
 
 
 def unknown(taint: str = "", *, of: Iterable[Value] = ()) -> Value:
@@ -156,6 +172,8 @@ PURE_BUILTINS: dict[str, Callable[..., Any]] = {
     "len": len,
     "any": any,
     "all": all,
+    "tuple": tuple,
+    "frozenset": frozenset,
 }
 PURE_METHODS = frozenset(
     ("lower", "upper", "strip", "lstrip", "rstrip", "casefold", "startswith", "endswith", "removeprefix")

@@ -162,6 +162,18 @@ def test_a_row_beyond_the_steps_own_is_told(tmp_path: Path) -> None:
     assert [s.num_bytes_beyond for s in compared(tmp_path, beyond)] == [{"mla": 8}] * 3
 
 
+def test_a_step_starts_from_pages_in_the_plans_order_and_of_computed_tokens_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(BLOCKS, "r1-x", [[4], [5, 6]])
+    engine = MadeEngine(tmp_path / "engine")
+    engine.step(right)
+    found = engine.step(right)
+    assert found["starts"] == {"kda": [(2, 2, 0), (4, 4, 0)]}
+    assert found["history"] == {"mla": [PAGES + 3, PAGES + 5]}
+    assert found["writable"]["mla"] == [PAGES + 3, PAGES + 5, PAGES + 6]
+
+
 def test_a_plan_that_schedules_nothing_is_no_step(tmp_path: Path) -> None:
     engine = MadeEngine(tmp_path / "engine")
     assert engine.watch.end() is None

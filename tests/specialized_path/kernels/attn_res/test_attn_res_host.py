@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from specialized_path.kernels.attn_res.launch import attn_res_before_attention, attn_res_output
+from specialized_path.kernels.attn_res import launch
+from specialized_path.kernels.attn_res.launch import (
+    attn_res_after_attention,
+    attn_res_before_attention,
+    attn_res_output,
+)
 from specialized_path.kernels.attn_res.variants import find_variant, variants
 
 
@@ -29,6 +34,39 @@ def test_there_is_a_variant_for_every_number_of_blocks(num_blocks: int) -> None:
 @pytest.mark.parametrize("num_blocks", range(1, 9))
 def test_there_is_a_variant_for_a_new_prefix_behind_every_block_write(num_blocks: int) -> None:
     assert find_variant(num_blocks, "replace").update == "replace"
+
+
+class Picked(Exception):
+    """What a launch asked for, in the place of a kernel."""
+
+
+@pytest.mark.parametrize(
+    ("layer_idx", "before", "after"),
+    [
+        (0, (0, "keep"), (1, "replace")),
+        (1, (1, "add"), (1, "add")),
+        (11, (1, "add"), (1, "add")),
+        (12, (1, "add"), (2, "replace")),
+        (13, (2, "add"), (2, "add")),
+        (84, (7, "add"), (8, "replace")),
+        (92, (8, "add"), (8, "add")),
+    ],
+)
+def test_a_layer_mixes_the_blocks_that_are_written_and_a_block_write_begins_a_new_prefix(
+    monkeypatch: pytest.MonkeyPatch, layer_idx: int, before: object, after: object
+) -> None:
+    def pick(*wanted: object) -> None:
+        raise Picked(*wanted)
+
+    monkeypatch.setattr(launch, "find_variant", pick)
+    given = arguments(**({"delta": None} if layer_idx == 0 else {}))
+    behind = {**given, "attn_out": given["prefix"], "post_norm_weight": given["input_norm_weight"]}
+    del behind["delta"], behind["input_norm_weight"]
+    with pytest.raises(Picked) as first:
+        attn_res_before_attention(**given, layer_idx=layer_idx)
+    with pytest.raises(Picked) as second:
+        attn_res_after_attention(**behind, layer_idx=layer_idx)
+    assert (first.value.args, second.value.args) == (before, after)
 
 
 def test_no_two_variants_have_the_same_name() -> None:
