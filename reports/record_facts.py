@@ -21,6 +21,7 @@ from harness.model.evidence import (
     KernelAuditEvidence,
     KernelCompilationEvidence,
     KernelSourcesEvidence,
+    KernelTestsEvidence,
     LedgerEvidence,
     OwnersEvidence,
     OwnTestsEvidence,
@@ -100,6 +101,7 @@ FACTS: dict[type[AnyEvidence], dict[str, str]] = {
     },
     OwnersEvidence: {"path": "file"},
     OwnTestsEvidence: {"commit": "commit", "files": "test files", "tests": "tests"},
+    KernelTestsEvidence: {"commit": "commit", "files": "sources of the run that the head has"},
     SourceEvidence: {
         "content_sha256": "bundle",
         "signers": "signed by keys",

@@ -64,6 +64,9 @@ def main() -> None:
             _ACTIONS[arguments.action](arguments, emit)
         except RefusedError as error:
             emit({"refused": str(error), "is_usage": error.is_usage})
+        except ModuleNotFoundError as error:
+            lacks = f"{sys.executable} has no module {error.name!r}, which the manifest's code imports"
+            emit({"refused": f"--python: {lacks}. Name an interpreter that has it.", "is_usage": True})
 
 
 def resolve(function: str) -> Callable[[], Any]:

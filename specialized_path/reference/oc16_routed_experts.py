@@ -66,7 +66,8 @@ def routed_experts(
     order = ids.argsort(stable=True)
     counts = ids.bincount(minlength=num_experts).tolist()
     groups = [(expert, count) for expert, count in enumerate(counts) if count]
-    rows = _in_format(x, x_format, x.dtype, acc_dtype)[order // topk_ids.shape[1]]
+    wide = x.to(acc_dtype) if x_format == "plain" else _through_mxfp8(x, x_format, acc_dtype)
+    rows = wide[order // topk_ids.shape[1]]
     sizes = [count for _, count in groups]
     projected = [
         [
@@ -77,7 +78,10 @@ def routed_experts(
     ]
     gate, up = (torch.cat(parts) for parts in projected)
     activated = situ(gate, up, beta=beta, linear_beta=linear_beta, acc_dtype=acc_dtype)
-    hidden = _in_format(activated, hidden_format, x.dtype, acc_dtype)
+    if hidden_format == "plain":
+        hidden = round_to(activated, x.dtype).to(acc_dtype)
+    else:
+        hidden = _through_mxfp8(activated, hidden_format, acc_dtype)
     outputs = [
         round_to(wide_linear(part, _expert_columns(w2, expert, intermediate_size, acc_dtype)), x.dtype)
         for (expert, _), part in zip(groups, hidden.split(sizes), strict=True)
@@ -85,11 +89,9 @@ def routed_experts(
     return torch.cat(outputs)[order.argsort()].unflatten(0, topk_ids.shape)
 
 
-def _in_format(x: Tensor, form: ActivationFormat, plain: torch.dtype, wide: torch.dtype) -> Tensor:
-    """`x` rounded once, to `plain` or to MXFP8, in `wide`."""
-    if form == "plain":
-        return round_to(x, plain).to(wide)
-    return dequantize_mxfp8(quantize_mxfp8(x, saturates=form == "mxfp8_saturating"), dtype=wide)
+def _through_mxfp8(x: Tensor, form: ActivationFormat, dtype: torch.dtype) -> Tensor:
+    """`x` rounded once, to codes of MXFP8, and their values in `dtype`."""
+    return dequantize_mxfp8(quantize_mxfp8(x, saturates=form == "mxfp8_saturating"), dtype=dtype)
 
 
 def _expert_rows(weight: Tensor | Mxfp4Weight, expert: int, rows: int | None, dtype: torch.dtype) -> Tensor:

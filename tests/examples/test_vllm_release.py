@@ -14,8 +14,12 @@ import pytest
 
 from examples.judge_vllm_release import EXAMPLES, FOLDERS, RELEASES, build_repository
 from harness.app.inward import InwardEvidence, collect_inward_evidence
-from harness.app.validate import read_question, static_question
-from harness.model.evidence import HooksEvidence, ImportsEvidence
+from harness.app.reaching import engine_source, read_outside
+from harness.app.validate import Question, read_question, static_question
+from harness.checks.isolation.iso005_reaching_out import ReachingOut
+from harness.checks.isolation.iso006_surface import Surface
+from harness.model.check import CheckContext
+from harness.model.evidence import HooksEvidence, ImportsEvidence, evidence_set
 from harness.model.import_presets import VLLM_CORE
 from harness.model.paths import PathRules
 from harness.model.reach import ImportForm
@@ -35,9 +39,9 @@ def releases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_repository(found, tmp_path_factory.mktemp("releases") / "repository")
 
 
-def read_release(repository: Path, name: str) -> tuple[tuple[InwardEvidence, ...], tuple[str, ...]]:
-    """What is read for an example, and the packages of its own model."""
-    question = read_question(
+def question_of(repository: Path, name: str) -> Question:
+    """What an example asks of the two releases."""
+    return read_question(
         ChangeOptions(
             repo=repository,
             base="HEAD~1",
@@ -47,6 +51,11 @@ def read_release(repository: Path, name: str) -> tuple[tuple[InwardEvidence, ...
             tier=Tier.STATIC,
         )
     )
+
+
+def read_release(repository: Path, name: str) -> tuple[tuple[InwardEvidence, ...], tuple[str, ...]]:
+    """What is read for an example, and the packages of its own model."""
+    question = question_of(repository, name)
     rules = PathRules(question.manifest.paths, question.policy)
     return collect_inward_evidence(static_question(question)), rules.own_models
 
@@ -79,7 +88,35 @@ def test_hooks_reaches_and_private_uses_are_those_of_the_source(releases: Path, 
             if use.form is not ImportForm.TYPES_ONLY and VLLM_CORE.why_forbidden(use.target, own=own_models)
         ],
     }
-    assert found == json.loads((EXAMPLES / name / "expected.json").read_text())
+    recorded = json.loads((EXAMPLES / name / "expected.json").read_text())
+    assert found == {what: recorded[what] for what in found}
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_reaches_outside_and_settings_are_those_of_the_source(releases: Path, name: str) -> None:
+    question = question_of(releases, name)
+    static = static_question(question)
+    context = CheckContext(
+        change=question.change,
+        manifest=question.manifest,
+        policy=question.policy,
+        evidence=evidence_set(read_outside(static, engine_source(static))),
+    )
+    found = {
+        what: [
+            {
+                "path": finding.location.path,
+                "line": finding.location.line,
+                "target": finding.subject,
+                "state": str(finding.outcome),
+            }
+            for finding in check.run(context)
+            if finding.location is not None
+        ]
+        for what, check in (("reaches_outside", ReachingOut()), ("settings", Surface()))
+    }
+    recorded = json.loads((EXAMPLES / name / "expected.json").read_text())
+    assert found == {what: recorded[what] for what in found}
 
 
 @pytest.mark.parametrize("name", FOLDERS)

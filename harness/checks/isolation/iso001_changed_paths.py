@@ -22,7 +22,15 @@ SUBMODULE_MODE = "160000"
 _MAX_FINDINGS_A_RULE = 25
 """Files with a finding of their own; further ones of the same rule share one that lists them."""
 _UNCOUNTED = (PathClass.TEST, PathClass.DOCS)
-_STEERS_TESTS = ("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "tox.ini", "setup.cfg", "pyproject.toml")
+_STEERS_TESTS = (
+    "conftest.py",
+    "pytest.ini",
+    ".pytest.ini",
+    "pytest.toml",
+    "tox.ini",
+    "setup.cfg",
+    "pyproject.toml",
+)
 """What pytest reads beside tests: it chooses, changes or leaves out those of the folders below."""
 _WHY = {
     PathClass.PROTECTED: "is protected by",
@@ -203,12 +211,12 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
             is_common = len(literal_parts(rule)) == 1 and "*" in rule
             if path_class not in _UNCOUNTED or not is_common or (harm := _harm(edit)) is None:
                 continue
-            kind = "tests" if path_class is PathClass.TEST else "documents"
+            key, kind = ("tests", "tests") if path_class is PathClass.TEST else ("docs", "documents")
             yield self._finding(
                 Outcome.INCONCLUSIVE,
                 edit.path,
                 f"{edit.path} is {_verb(edit)}, and {rule} takes in everybody's {kind}: whether {harm} cannot be told.",
-                advice=f"Narrow paths.{path_class} in the manifest to the change's own folder.",
+                advice=f"Narrow paths.{key} in the manifest to the change's own folder.",
                 location=whole(edit.path),
             )
 
@@ -338,7 +346,9 @@ def _harm(edit: _Edit) -> str | None:
     """What may be lost by an edit of a test or document that need not be the change's own; None for nothing."""
     file = edit.file
     if edit.classified.path_class is PathClass.DOCS:
-        is_taken = file.status in ("deleted", "renamed") or (file.deleted_lines or 0) > (file.added_lines or 0)
+        is_taken = file.status in ("deleted", "renamed") or (file.deleted_lines or 0) > (
+            file.added_lines or 0
+        )
         return "others miss what it said" if is_taken else None
     if file.status not in ("added", "copied"):
         return "this one is the change's own"

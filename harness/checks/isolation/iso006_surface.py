@@ -129,14 +129,8 @@ class _Judge(RecordJudge[SurfaceEvidence]):
             elsewhere = self._of_others(use) or (search is not None and bool(search.found))
             if (use.kind, use.name) in self._read | self._set_in_code or elsewhere:
                 continue
-            known = use.kind is SettingKind.CONFIG_KEY or bool(self._record.searched)
-            if use.kind is SettingKind.FLAG:
-                has_flags = any(kind is SettingKind.FLAG for kind, _ in self._read)
-                # Without an engine, a change that declares no flag is taken to document the engine's.
-                if use.name == FLAG_OF_THE_ENGINE or not (known or has_flags):
-                    continue
-                engine = self._searches.get(FLAG_OF_THE_ENGINE)
-                known = engine is not None and bool(engine.found)
+            if (known := self._knows_others(use)) is None:
+                continue
             yield self._drift(
                 use,
                 Outcome.FAIL if known else Outcome.INCONCLUSIVE,
@@ -145,13 +139,26 @@ class _Judge(RecordJudge[SurfaceEvidence]):
                 "Correct the name in the document, or take it out.",
             )
 
+    def _knows_others(self, use: SettingUse) -> bool | None:
+        """Whether the settings of others were looked through; None for a flag that is taken to be the engine's."""
+        known = use.kind is SettingKind.CONFIG_KEY or bool(self._record.searched)
+        if use.kind is not SettingKind.FLAG:
+            return known
+        has_flags = any(kind is SettingKind.FLAG for kind, _ in self._read)
+        # Without an engine, a change that declares no flag is taken to give the engine's.
+        if use.name == FLAG_OF_THE_ENGINE or not (known or has_flags):
+            return None
+        engine = self._searches.get(FLAG_OF_THE_ENGINE)
+        return engine is not None and bool(engine.found)
+
     def _set_and_unread(self) -> Iterator[Finding]:
         for use in _first_of_each(self._record.tests):
             search = self._searches.get(use.name)
             elsewhere = self._of_others(use) or (search is not None and bool(search.found))
             if (use.kind, use.name) in self._read or elsewhere:
                 continue
-            known = use.kind is SettingKind.CONFIG_KEY or bool(self._record.searched)
+            if (known := self._knows_others(use)) is None:
+                continue
             yield self._drift(
                 use,
                 Outcome.FAIL if known else Outcome.INCONCLUSIVE,

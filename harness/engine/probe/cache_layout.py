@@ -139,9 +139,9 @@ def numbers_of(
 
 
 def largest_difference(ours: NDArray[Any], theirs: NDArray[Any]) -> tuple[int, float]:
-    """How many numbers have other bits, and the largest difference relative to the largest magnitude in `theirs`.
+    """How many numbers have other bits, and the largest difference relative to the largest finite one in `theirs`.
 
-    A NaN on one side only counts as the largest finite number.
+    A NaN or an infinity on one side only counts as the largest finite number.
     """
     differing = ours.view(f"u{ours.itemsize}") != theirs.view(f"u{theirs.itemsize}")
     count = int(differing.sum())
@@ -149,7 +149,8 @@ def largest_difference(ours: NDArray[Any], theirs: NDArray[Any]) -> tuple[int, f
         return 0, 0.0
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = np.abs(ours[differing].astype(np.float64) - theirs[differing].astype(np.float64))
-    scale = float(np.nanmax(np.abs(theirs.astype(np.float64)), initial=0.0)) or 1.0
+    finite = theirs[np.isfinite(theirs)].astype(np.float64)
+    scale = float(np.max(np.abs(finite), initial=0.0)) or 1.0
     gaps[np.isnan(gaps)] = _HUGE
     return count, min(float(gaps.max()) / max(scale, 1e-300), _HUGE)
 

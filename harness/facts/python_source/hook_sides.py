@@ -20,6 +20,7 @@ from harness.facts.python_source.words import Outside, names_in, outside_of, wor
 Spans = Mapping[str, Sequence[Span]]
 _BY_NAME = ("setattr", "__setattr__", "__dict__", "vars")
 """What may set an attribute without its name standing in the code."""
+_READS_SIGNATURES = re.compile(rb"\b(?:signature|getfullargspec|__code__)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +140,12 @@ class Sides:
         """Whether shared code asks objects for an attribute of that name, by `hasattr` or `getattr`."""
         asked = re.compile(rb"(?:has|get)attr\(\s*[\w.()]+,\s*[\"']" + re.escape(name.encode()) + rb"[\"']")
         return any(asked.search(self.head.files[path]) for path in self._outside_of(True).holding(name))
+
+    def is_asked_for(self, name: str) -> bool:
+        """Whether a shared file that reads signatures holds that name in quotes."""
+        quoted = re.compile(rb"[\"']" + re.escape(name.encode()) + rb"[\"']")
+        files = (self.head.files[path] for path in self._outside_of(True).holding(name))
+        return any(_READS_SIGNATURES.search(file) and quoted.search(file) for file in files)
 
     def _neutral_functions(self, way: SwitchOff) -> frozenset[Key]:
         """Functions that are the same before and after and use no name that the switch can reach."""

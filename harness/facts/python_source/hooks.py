@@ -200,6 +200,7 @@ class HookReader:
             is_closed=lambda name: sides.is_closed(name, is_head=True),
             where_known=sides.where_known,
             is_looked_up=sides.is_looked_up,
+            is_asked_for=sides.is_asked_for,
             reads=sides.subject.reads,
             old_imports=_top_imports(parsed),
             old_names=_names_of(parsed),

@@ -13,6 +13,8 @@ DOCUMENT_NAMES = (".md", ".rst", ".txt", ".adoc")
 _MAX_TEXT = 160
 _NAME = r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+"
 _ASSIGNED = re.compile(rf"(?:^|[\s`;&(]|export |-e |--env[ =])({_NAME})=(?!=)")
+_ENTRY = re.compile(rf"^\s*(?:- name:\s*[\"']?({_NAME})[\"']?\s*$|(?:ENV|setenv)\s+({_NAME})\s+\S)")
+"""A variable in a container's specification or recipe."""
 _IN_CODE = re.compile(rf"`\$?\{{?({_NAME})\}}?(?:=[^`]*)?`")
 _ABOUT_VARIABLES = re.compile(r"\b(environment|env|variables?|export)\b", re.IGNORECASE)
 _FLAG = re.compile(r"(?<![\w-])(--[a-z][a-z0-9]*(?:-[a-z0-9]+)*)")
@@ -45,15 +47,16 @@ def document_uses(
         for number, line in enumerate(text.split("\n"), 1):
             heading = (heading or line) if line.lstrip().startswith("|") else ""
             named = _IN_CODE.finditer(line) if _ABOUT_VARIABLES.search(line + heading) else ()
-            for match in (*_ASSIGNED.finditer(line), *named):
-                yield _use(path, number, line, SettingKind.ENVIRONMENT, match[1], "documents")
+            for match in (*_ASSIGNED.finditer(line), *_ENTRY.finditer(line), *named):
+                name = next(filter(None, match.groups()))
+                yield _use(path, number, line, SettingKind.ENVIRONMENT, name, "documents")
             given = [line] if is_continued else [c["rest"] for c in command.finditer(line)]
             for match in (found for part in given for found in _FLAG.finditer(part)):
                 yield _use(path, number, line, SettingKind.FLAG, match[1], "documents")
             is_continued = bool(given) and line.rstrip().endswith("\\")
             for match in known.finditer(line) if known else ():
-                kind, name = words[match[0]]
-                yield _use(path, number, line, kind, name, "mentions")
+                kind, word = words[match[0]]
+                yield _use(path, number, line, kind, word, "mentions")
         yield from _config_keys(path, text)
 
 
@@ -70,7 +73,7 @@ def _config_keys(path: str, text: str) -> Iterator[SettingUse]:
     for match in _JSON.finditer(text):
         start = match.end()
         line = text.count("\n", 0, start) + 1
-        for key in _top_keys(text[start : start + 4000]):
+        for key in top_keys(text[start : start + 4000]):
             yield _use(path, line, lines[line - 1], SettingKind.CONFIG_KEY, key, "documents")
     for match in _DOTTED.finditer(text):
         if match[1] != "get":
@@ -78,7 +81,7 @@ def _config_keys(path: str, text: str) -> Iterator[SettingUse]:
             yield _use(path, line, lines[line - 1], SettingKind.CONFIG_KEY, match[1], "documents")
 
 
-def _top_keys(text: str) -> list[str]:
+def top_keys(text: str) -> list[str]:
     """The keys of the JSON object, or of the Python or escaped one, that the text begins with."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text)

@@ -52,7 +52,7 @@ def read_surface(files: SurfaceFiles, switch: SwitchSection, *, commands: Collec
     reader = SettingReader(files.code)
     former = {(use.kind, use.name, use.path) for use in SettingReader(files.before).uses()}
     code = [use for use in reader.uses() if (use.kind, use.name, use.path) not in former]
-    tests = [use for use in SettingReader(files.tests).uses() if use.role == "sets"]
+    tests = [use for use in SettingReader(files.tests, commands).uses() if use.role == "sets"]
     names = {(use.kind, use.name) for use in code}
     attributes, reads_whole = attribute_reads(files.code.modules)
     fields = {use.name for use in code if use.kind is SettingKind.FIELD}

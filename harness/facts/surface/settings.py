@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from harness.facts.python_effects.program import Program
 from harness.facts.python_effects.resolve import Resolver
 from harness.facts.python_effects.scopes import Module, Site
 from harness.facts.python_effects.values import Imported, Items, Shared, dotted_names, texts
+from harness.facts.surface.documents import top_keys
 from harness.facts.surface.places import readings, text_at
-from harness.model.surface import SettingKind, SettingUse
+from harness.model.surface import FLAG_OF_THE_ENGINE, SettingKind, SettingUse
 
 _ENVIRON = frozenset({"os.environ", "os.environb"})
 _READERS = frozenset({"os.getenv", "os.environ.get", "os.environ.pop", "os.environ.__getitem__"})
 _SETTERS = frozenset({"os.putenv", "os.environ.setdefault", "os.environ.__setitem__"})
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 _CONFIG_CLASS = re.compile(r"\w*(Config|Settings|Options)")
+_LONG_FLAG = re.compile(r"--[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _BY_ACTION = {"store_true": "False", "store_false": "True"}
 """What a flag gives that is not given, by its action."""
 _DUMPERS = frozenset(
@@ -27,11 +29,12 @@ _DUMPERS = frozenset(
 
 
 class SettingReader:
-    """Uses of settings in a program."""
+    """Uses of settings in a program; on command lines that it hands to calls, those of the programs `commands`."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, commands: Collection[str] = ()) -> None:
         self.modules = program.modules
         self.resolver = program.resolver
+        self._commands = frozenset(commands)
 
     def uses(self) -> Iterator[SettingUse]:
         """Every use, file by file."""
@@ -47,12 +50,18 @@ class SettingReader:
                     case ast.Attribute(value=value, attr=name) if _VARIABLE.fullmatch(name):
                         if "vllm.envs" in dotted_names(self.resolver.evaluate(value, site)):
                             yield _use(module, node, SettingKind.ENVIRONMENT, name, "reads")
+            for statement, site in module.sites.items():
+                match statement:
+                    case ast.AugAssign(target=target, op=ast.BitOr(), value=value) if (
+                        "os.environ" in dotted_names(self.resolver.evaluate(target, site))
+                    ):
+                        for key, name in self._keys(value, site):
+                            yield _use(module, key, SettingKind.ENVIRONMENT, name, "sets")
             yield from self._fields(module)
 
     def is_additional_config(self, node: ast.expr, site: Site) -> bool:
         """Whether an expression is the engine's additional config, by its name or an alias of it."""
-        name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-        if name == "additional_config":
+        if _last_name(node) == "additional_config":
             return True
         if isinstance(node, ast.Name):
             for scope in site.scope.chain():
@@ -65,7 +74,9 @@ class SettingReader:
 
     def _call(self, module: Module, node: ast.Call, site: Site) -> Iterator[SettingUse]:
         callee = set(dotted_names(self.resolver.evaluate(node.func, site)))
-        first = texts(self.resolver.evaluate(node.args[0], site)) if node.args else ()
+        named = next((k.value for k in node.keywords if k.arg == "name" and _is_method(node, "setenv")), None)
+        given_first = node.args[0] if node.args else named
+        first = texts(self.resolver.evaluate(given_first, site)) if given_first is not None else ()
         default = ast.unparse(node.args[1]) if len(node.args) > 1 else None
         if callee & _READERS:
             for name in first:
@@ -80,10 +91,30 @@ class SettingReader:
         elif _is_method(node, "add_argument") or callee & {"click.option", "typer.Option"}:
             yield from self._flag(module, node, site)
         yield from self._environment_of_child(module, node, callee, site)
+        for argument in node.args[:1]:
+            if isinstance(argument, (ast.List, ast.Tuple)):
+                yield from self._command_line(module, argument.elts, site)
         for given in node.keywords:
             if given.arg == "additional_config":
                 for key, name in self._keys(given.value, site):
                     yield _use(module, key, SettingKind.CONFIG_KEY, name, "sets")
+
+    def _command_line(self, module: Module, words: Sequence[ast.expr], site: Site) -> Iterator[SettingUse]:
+        """Flags, and keys of the additional config, that a list of words gives one of the programs."""
+        plain = [next(iter(texts(self.resolver.evaluate(word, site))), "") for word in words]
+        if not any(name.partition(".")[0] in self._commands for name in plain[:3]):
+            return
+        for word, text, after in zip(words, plain, [*words[1:], None], strict=True):
+            name, _, value = text.partition("=")
+            if name == FLAG_OF_THE_ENGINE:
+                given = [value] if value else texts(self.resolver.evaluate(after, site)) if after else ()
+                for key in (key for text in given for key in top_keys(text)):
+                    yield _use(module, word, SettingKind.CONFIG_KEY, key, "sets")
+                if isinstance(after, ast.Call) and _last_name(after.func) == "dumps" and after.args:
+                    for place, key in self._keys(after.args[0], site):
+                        yield _use(module, place, SettingKind.CONFIG_KEY, key, "sets")
+            elif _LONG_FLAG.fullmatch(name):
+                yield _use(module, word, SettingKind.FLAG, name, "sets")
 
     def _parametrized(self, node: ast.Call, site: Site) -> list[str]:
         """The names that `pytest.mark.parametrize` gives the parameter that a call's first argument is."""
@@ -121,14 +152,21 @@ class SettingReader:
     ) -> Iterator[SettingUse]:
         """Keys of `env={...}`, of `os.environ.update({...})` and of `patch.dict(os.environ, {...})`."""
         dictionaries = [k.value for k in node.keywords if k.arg in ("env", "environ", "env_vars", "env_dict")]
-        if "os.environ.update" in callee:
-            dictionaries += node.args[:1]
-        if any(name.endswith("patch.dict") for name in callee) and len(node.args) > 1:
-            dictionaries += node.args[1:2]
+        is_patch = any(name.endswith("patch.dict") for name in callee) and "os.environ" in (
+            self._dotted_or_text(node.args[0], site) if node.args else ()
+        )
+        if is_patch or "os.environ.update" in callee:
+            dictionaries += node.args[is_patch:][:1]
+            for given in (k for k in node.keywords if k.arg and _VARIABLE.fullmatch(k.arg)):
+                yield _use(module, given.value, SettingKind.ENVIRONMENT, given.arg or "", "sets")
         for dictionary in dictionaries:
             for key, name in (*self._keys(dictionary, site), *self._added(module, dictionary, site)):
                 if _VARIABLE.fullmatch(name):
                     yield _use(module, key, SettingKind.ENVIRONMENT, name, "sets")
+
+    def _dotted_or_text(self, node: ast.expr, site: Site) -> tuple[str, ...]:
+        values = self.resolver.evaluate(node, site)
+        return (*dotted_names(values), *texts(values))
 
     def _added(self, module: Module, dictionary: ast.expr, site: Site) -> Iterator[tuple[ast.expr, str]]:
         """Keys that the function puts into a dictionary: by `env[KEY] = ...`, `update` or `setdefault`."""
@@ -239,10 +277,17 @@ def attribute_reads(modules: Sequence[Module]) -> tuple[frozenset[str], bool]:
 
 def _leads_to_config(value: ast.expr) -> bool:
     parts = value.values if isinstance(value, ast.BoolOp) else [value]
-    return any(
-        (part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "")) == "additional_config"
-        for part in parts
-    )
+    return any(_last_name(part) == "additional_config" for part in parts)
+
+
+def _last_name(node: ast.expr) -> object:
+    """The name of a variable or attribute, `getattr(x, "name")` among them."""
+    match node:
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=name), *_]):
+            return name
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
 
 
 def _names(resolver: Resolver, node: ast.expr, site: Site) -> tuple[str, ...]:

@@ -158,11 +158,11 @@ def test_what_a_server_says_of_its_machine_is_not_kept(
 def test_a_trace_is_the_one_cell_of_its_sweep_and_must_fit_the_scope(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    turn = {"added_tokens": 3000, "output_tokens": 8}
+    turn = {"added_tokens": 5000, "output_tokens": 8}
     (tmp_path / "t.jsonl").write_text(json.dumps({"id": "a", "turns": [turn]}))
     asked = ("--trace", str(tmp_path / "t.jsonl"), "--concurrency", "2")
     run(tmp_path / "out", *asked, expect=ExitCode.USAGE)
-    assert "agent/tp1/b2/in3000/out8: 3008 tokens of context" in capsys.readouterr().err
+    assert "agent/tp1/b2/in5000/out8: 5008 tokens of context" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,10 @@ SWITCHES: dict[str, tuple[str, str]] = {
         "on",
         'def enabled(c):\n    if (v := c.get("backend")) is None:\n        return True\n    return v == "fast"\n',
     ),
+    "named expression that is used later": (
+        "off",
+        'def f(c):\n    if (v := c.get("backend")) is None and c.x:\n        return False\n    return v == "fast"\n',
+    ),
     "read that is none": (
         "off",
         'def f(c):\n    if c.get("backend") is None:\n        return False\n    return c["backend"] == "fast"\n',
@@ -328,4 +332,51 @@ AGREEING["constant in a table about something else"] = Case(
 )
 AGREEING["dictionary that no child gets"] = Case(
     test="def test_x():\n    env = {}\n    env['OWN_TYPO_X'] = '2'\n    assert env\n"
+)
+for _name, _test in {
+    "by keyword": "def test_x(monkeypatch):\n    monkeypatch.setenv(name='OWN_TYPO_X', value='2')\n",
+    "by update": "import os\ndef test_x():\n    os.environ.update(OWN_TYPO_X='2')\n",
+    "by a union in place": "import os\ndef test_x():\n    os.environ |= {'OWN_TYPO_X': '2'}\n",
+    "by a patch": "import os\nfrom unittest import mock\n@mock.patch.dict(os.environ, OWN_TYPO_X='2')\n"
+    "def test_x(): ...\n",
+    "by a patch of a name": "from unittest.mock import patch\n@patch.dict('os.environ', OWN_TYPO_X='2')\n"
+    "def test_x(): ...\n",
+}.items():
+    DRIFTS[f"variable that a test sets {_name}"] = ("OWN_TYPO_X", Case(test=_test))
+DRIFTS["key of the config by getattr"] = (
+    "level",
+    Case(
+        code=READ
+        + 'def f(c):\n    extra = getattr(c, "additional_config") or {}\n    return extra["level"]\n'
+    ),
+)
+for _name, _line in {
+    "container's specification": "- name: OWN_DEPTH\n  value: '2'",
+    "recipe": "ENV OWN_DEPTH 2",
+}.items():
+    DRIFTS[f"variable in a {_name}"] = ("OWN_DEPTH", Case(document=DOC + f"```\n{_line}\n```\n"))
+AGREEING["constant that a patch of another dictionary names"] = Case(
+    test="from unittest import mock\nT = {}\n@mock.patch.dict(T, OWN_TYPO_X='2')\ndef test_x(): ...\n"
+)
+AGREEING["names that are no variables in a list"] = Case(
+    document=DOC + "- name: own-depth\n- OWN_DEPTH stands\n"
+)
+_SERVE = "import json, subprocess\ndef test_x():\n    subprocess.run(['vllm', 'serve', 'm', {}])\n"
+DRIFTS["flag that a test gives a server"] = (
+    "--own-depth",
+    Case(test=_SERVE.format("'--own-depth', '2'"), engine=FLAGS),
+)
+DRIFTS["key that a test gives a server as JSON"] = (
+    "bakcend",
+    Case(test=_SERVE.format("'--additional-config', json.dumps({'bakcend': 'fast'})"), engine=FLAGS),
+)
+DRIFTS["key that a test gives a server as text"] = (
+    "bakcend",
+    Case(test=_SERVE.format("""'--additional-config={"bakcend": 1}'"""), engine=FLAGS),
+)
+AGREEING["flag of the engine and key of the code that a test gives a server"] = Case(
+    test=_SERVE.format("""'--own-cache', '--additional-config', '{"backend": "fast"}'"""), engine=FLAGS
+)
+AGREEING["flag that a test gives another program"] = Case(
+    test="import subprocess\ndef test_x():\n    subprocess.run(['git', 'log', '--own-depth'])\n", engine=FLAGS
 )

@@ -341,11 +341,11 @@ def test_a_new_file_that_steers_the_changes_own_tests_passes() -> None:
     ("fields", "expected"),
     [
         ({"added_lines": 0, "deleted_lines": 40}, Outcome.INCONCLUSIVE),
-        ({"status": "deleted", "added_lines": 0, "deleted_lines": 40}, Outcome.INCONCLUSIVE),
+        ({"status": "renamed", "old_path": "docs/old.md", "added_lines": 0}, Outcome.INCONCLUSIVE),
         ({"added_lines": 3, "deleted_lines": 1}, Outcome.PASS),
         ({"status": "added", "added_lines": 9}, Outcome.PASS),
     ],
-    ids=["emptied", "deleted", "a table's line", "new"],
+    ids=["emptied", "renamed", "a table's line", "new"],
 )
 def test_a_document_of_everybody_may_be_added_to_and_not_taken_from(
     fields: dict[str, Any], expected: Outcome

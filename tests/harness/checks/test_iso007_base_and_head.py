@@ -54,6 +54,7 @@ def side(
             "subject/model.py": "m" * 64,
             "vllm/models/new/decode.py": "d" * 64,
             "vllm/models/new/__init__.py": "i" * 64,
+            "vllm/models/__init__.py": "p" * 64,
             "vllm/v1/engine.py": "e" * 64,
         },
         snapshots=snapshots,
@@ -165,9 +166,10 @@ INSIDE = MANIFEST.model_copy(
         (("os", "vllm", "vllm.engine", "vllm.models.new", "vllm.models.new.decode"), Outcome.PASS),
         (("os", "vllm", "vllm.engine", "vllm.v1", "vllm.v1.engine"), Outcome.FAIL),
         (("os", "vllm", "vllm.engine", "vllm.models.new.unwritten"), Outcome.FAIL),
+        (("os", "vllm", "vllm.engine", "vllm.models"), Outcome.FAIL),
         (("os", "vllm"), Outcome.FAIL),
     ],
-    ids=["its own", "the engine's", "one without a file", "one of the engine's lost"],
+    ids=["its own", "the engine's", "one without a file", "a package around it", "one of the engine's lost"],
 )
 def test_a_change_inside_the_engine_may_load_for_another_model_what_it_owns_alone(
     modules: tuple[str, ...], outcome: Outcome

@@ -87,16 +87,19 @@ def test_a_counter_of_launches_that_is_not_there_is_a_mistake_in_the_manifest(to
     assert "toy_kernels:counts" in capsys.readouterr().err
 
 
-def test_a_module_that_the_subject_itself_misses_is_no_mistake_in_the_manifest(toy, capsys):
-    break_subject(toy, "import not_installed_here\n")
-    assert run(toy, "list") == ExitCode.HARNESS
-    assert "not_installed_here" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("python", ["/nope", "/", "/bin/false", "/bin/true"])
 def test_an_interpreter_that_is_none_is_refused(toy, python, capsys):
     assert run(toy, "list", "--python", python) == ExitCode.USAGE
     assert f"--python: {python} is no Python" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["list", "compile"])
+@pytest.mark.parametrize("text", ["import no_dsl\n", "def variants():\n    import no_dsl\n"])
+def test_an_interpreter_without_what_the_kernels_import_is_refused_in_a_line(toy, command, text, capsys):
+    break_subject(toy, text)
+    assert run(toy, command) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert "has no module 'no_dsl'" in said and "Traceback" not in said
 
 
 @pytest.mark.parametrize("words", [("nofile.py",), ("-p", "no_such_plugin"), ("--no-such-option",)])

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import Field
 
 from harness.model.record import Record, render_canonical_json
 
@@ -16,7 +17,7 @@ class Held(Record):
 
     name: str
     parts: tuple[tuple[str, ...], ...] = ()
-    table: dict[str, str] = {}
+    table: dict[str, str] = Field(default_factory=dict)
 
 
 def test_the_byte_form_has_sorted_keys_no_spaces_and_characters_as_they_are() -> None:

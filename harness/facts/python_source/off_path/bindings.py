@@ -181,6 +181,8 @@ def _set_from_afar(
                 is_inside = name.startswith("__") and name.endswith("__")
                 if target is not None:
                     yield node, target, _EVERY_NAME if is_inside else name
+            case ast.Subscript(value=table, ctx=ast.Store() | ast.Del()) if absolute(table) == "sys.modules":
+                yield node, "", _EVERY_NAME
             case ast.Attribute(value=owner, attr="__dict__"):
                 target = named(owner)
                 if target is not None:

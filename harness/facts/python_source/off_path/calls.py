@@ -32,6 +32,7 @@ _READS = frozenset(("get", "copy", "keys", "values", "items"))
 _CLASSES: dict[str, type] = {
     kind.__name__: kind for kind in (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
 }
+_OF_CLASSES = ("classmethod", "staticmethod")
 _PROPERTIES = frozenset(("property", "cached_property", "functools.cached_property"))
 
 
@@ -112,6 +113,8 @@ class Calls:
     def returned(self, function: Function) -> Value:
         """What a call of a function gives, or reading a property; it makes the function run."""
         self._knowledge.live.add(function.node.name)
+        if any(dotted(d) in _OF_CLASSES for d in function.node.decorator_list):
+            self._knowledge.live.add(function.class_name)
         value = self._knowledge.returns.get(function.key, BOTTOM)
         if value.is_bottom and self._knowledge.calls_settled:
             return unknown(f"what {function.qualname} returns cannot be told")
@@ -210,7 +213,7 @@ class Calls:
                 _record(knowledge.positions, index, value)
         given = (owner, *arguments, *keywords.values())
         called = dotted(node.func) or "a computed function"
-        if any(value.switched or value.taint for value in given) and knowledge.has_own_truth(node.func):
+        if knowledge.has_own_truth(node.func):
             return unknown(f"what {called}(...) counts as is for its own code to say")
         if any(value.mapping for value in given):
             return unknown(f"{called}(...) is given the mapping that holds the switch")

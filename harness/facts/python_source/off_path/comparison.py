@@ -13,7 +13,7 @@ from harness.facts.python_source.off_path.bindings import FunctionNode
 from harness.facts.python_source.off_path.function_scope import FunctionScope, scope_of, why_scope_differs
 from harness.facts.python_source.off_path.new_code import NewCode, Place
 from harness.facts.python_source.off_path.residue import inner_blocks, tidy
-from harness.facts.python_source.off_path.signatures import why_signature_differs
+from harness.facts.python_source.off_path.signatures import new_parameters, why_signature_differs
 
 _MOVED = "stands at another place among what runs with the switch off"
 
@@ -82,6 +82,11 @@ class Comparison:
         is_plain = around.owner is not None and not around.owner.decorator_list
         for reason, is_sure in why_signature_differs(old, new, is_plain_method=is_plain):
             self._add(new, reason, header_only=True, taint="" if is_sure else reason)
+        for name in new_parameters(old, new):
+            if self.new_code.is_asked_for(name):
+                where = self.new_code.where_known(name)
+                reason = f"{name} is a parameter that shared code may ask signatures for ({where})"
+                self._add(new, reason, header_only=True, taint=reason)
         before, after = self._scope(old, new)
         names = before.used | (after.declared.keys() & set(self.new_code.old_names))
         head, doubts = self.new_code.options.without_defaults(new.body, self.new_code.changed_lines)

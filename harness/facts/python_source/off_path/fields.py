@@ -24,7 +24,6 @@ _OPTIONS = ("default", "init", "repr", "hash", "compare", "kw_only")
 class Fields:
     """Judges a new field of a decorated class."""
 
-    path: str
     tree: SourceTree
     bases: Bases
     absolute: Callable[[ast.expr], str | None]

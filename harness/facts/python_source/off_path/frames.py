@@ -97,6 +97,24 @@ def stored_names(body: Iterable[ast.stmt]) -> dict[str, int]:
     return dict(counts)
 
 
+def is_surely_bound(function: FunctionNode, place: ast.expr, name: str) -> bool:
+    """Whether a local has a value wherever its function comes to a place: a parameter, or assigned on the way."""
+    deleted = any(
+        n.id == name for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Del)
+    )
+    given = any(a.arg == name for a in walk(function.args) if isinstance(a, ast.arg))
+    before = [
+        s for s in function.body if s.lineno < place.lineno and isinstance(s, ast.Assign | ast.AnnAssign)
+    ]
+    assigned = {
+        target.id
+        for s in before
+        for target in (s.targets if isinstance(s, ast.Assign) else [s.target] if s.value else [])
+        if isinstance(target, ast.Name) and (s.end_lineno or s.lineno) < place.lineno
+    }
+    return not deleted and (given or name in assigned)
+
+
 def _globals(body: Sequence[ast.stmt]) -> frozenset[str]:
     return frozenset(
         name for s in body for node in walk(s) if isinstance(node, ast.Global) for name in node.names

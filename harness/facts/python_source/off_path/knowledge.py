@@ -112,9 +112,9 @@ class Knowledge:
         return tuple(found)
 
     def has_own_truth(self, callee: ast.expr) -> bool:
-        """Whether a call can make an object of an analysed class that says itself whether it counts as true."""
+        """Whether a call can make an object of a class of the subject that says itself whether it counts as true."""
         name = callee.id if isinstance(callee, ast.Name) else getattr(callee, "attr", "")
-        own = self.scopes.classes.get(name, ())
+        own = [(path, c) for path, c in self.scopes.classes.get(name, ()) if path not in self.hooks]
         return any((path, f"{c.name}.{m}") in self.scopes.functions for path, c in own for m in _TRUTHS)
 
     def findings(self) -> dict[tuple[str, str], object]:

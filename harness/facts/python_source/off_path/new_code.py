@@ -61,6 +61,8 @@ class NewCode:
     """`path:line` of code outside the change that uses a name."""
     is_looked_up: Callable[[str], bool]
     """Whether shared code asks objects for an attribute of that name."""
+    is_asked_for: Callable[[str], bool]
+    """Whether shared code that reads signatures names a parameter."""
     reads: Collection[str]
     """`module:name` of what shared code may read the switch by."""
     old_imports: Collection[str]
@@ -95,7 +97,7 @@ class NewCode:
     @property
     def _fields(self) -> Fields:
         absolute = partial(self.scopes.absolute, self.path)
-        return Fields(path=self.path, tree=self.tree, bases=self.bases, absolute=absolute)
+        return Fields(tree=self.tree, bases=self.bases, absolute=absolute)
 
     def _field(self, node: ast.stmt, owner: ast.ClassDef | None, *, is_added: bool = True) -> Reason:
         """Why a field of a decorated class may matter to others who make or derive from it."""
@@ -202,7 +204,7 @@ class NewCode:
             if isinstance(statement, ast.AnnAssign) and node.decorator_list:
                 if reason := self._field(statement, node, is_added=False):
                     return reason
-                if value is not None and self._fields.is_field_call(value):
+                if isinstance(value, ast.expr) and self._fields.is_field_call(value):
                     continue
             effect = effect_of_expression(value) if value is not None else None
             if effect or not isinstance(statement, ast.Assign | ast.AnnAssign):
@@ -228,7 +230,9 @@ class NewCode:
             return (text, False) if is_read else None
         is_own = isinstance(target, ast.Attribute) and self.is_closed(target.attr)
         if is_own and not self.scopes.is_import(self.path, target):
-            return None
+            is_of_self = isinstance(target, ast.Attribute) and getattr(target.value, "id", "") == "self"
+            text = f"sets {ast.unparse(target)}, and whether the class of that object uses the name cannot be read"
+            return None if is_of_self else (text, False)
         return "runs with the switch off", True
 
     def why_class_matters(self, old: ast.ClassDef, new: ast.ClassDef) -> Iterator[tuple[str, bool]]:

@@ -12,13 +12,15 @@ from harness.facts.python_source.names import dotted, resolve_relative
 from harness.facts.python_source.off_path.bindings import (
     Bindings,
     FunctionNode,
+    names_bound,
     why_class_not_plain,
     why_not_plain,
 )
 from harness.facts.python_source.tree import SourceTree
-from harness.facts.python_source.walk import walk
+from harness.facts.python_source.walk import children, walk
 from harness.facts.python_source.words import names_in
 
+_OWN_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _OVERLOADS = ("overload", "typing.overload")
 Key = tuple[str, str]
 """Path and qualified name."""
@@ -126,7 +128,7 @@ class Scopes:
         """Why a call of a function may give something else than it returns; empty when it does not."""
         if function.key not in self._plain:
             found = [c for path, c in self.classes.get(function.class_name, ()) if path == function.path]
-            absolute = partial(self.absolute, function.path)
+            absolute = partial(self._surely, function.path)
             reasons = (
                 why_not_plain(function.node, absolute),
                 *(why_class_not_plain(c, absolute) for c in found),
@@ -142,6 +144,12 @@ class Scopes:
         is_definition = (path, name) in self.functions or name in self.imports.get(path, {})
         declared = self._bindings.why_declared(path, name) if is_definition else ""
         return declared or self._bindings.why_unsure(path, self.tree.module_of(path), name)
+
+    def _surely(self, path: str, node: ast.expr) -> str | None:
+        """As `absolute`; None where the file may give the name another meaning than its import or the built-in."""
+        first = (dotted(node) or "").partition(".")[0]
+        is_open = not self.is_import(path, node) and self.binds(path, first)
+        return None if is_open or self.why_unsure(path, node) else self.absolute(path, node)
 
     def _absolute_from(self, path: str, module: str, node: ast.expr) -> str | None:
         """As `absolute`, with the module's name before names of its own."""
@@ -233,10 +241,24 @@ def rebound_names(module: ast.Module, package: str) -> frozenset[str]:
                     if isinstance(inner, ast.Name):
                         bound[inner.id].add("an assignment")
             case _:
+                for name in _names_of_parts(node):
+                    bound[name].add("an assignment")
                 blocks = [] if isinstance(node, ast.Assign) else nested_bodies(node)
                 handled = {id(s) for h in getattr(node, "handlers", ()) for s in h.body}
                 pending += [(s, is_fallback or id(s) in handled) for block in blocks for s in block]
     return frozenset(name for name, what in bound.items() if len(what) > 1)
+
+
+def _names_of_parts(statement: ast.stmt) -> Iterator[str]:
+    """Names that a statement binds besides those of the statements below it: targets, patterns, `:=`, `except as`."""
+    if isinstance(statement, ast.AnnAssign) and statement.value is None:
+        return
+    pending: list[ast.AST] = [statement]
+    while pending:
+        node = pending.pop()
+        yield from names_bound(node)
+        if not isinstance(node, _OWN_SCOPES):
+            pending += [child for child in children(node) if not isinstance(child, ast.stmt)]
 
 
 def _is_none(value: ast.expr) -> bool:

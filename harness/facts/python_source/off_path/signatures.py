@@ -77,6 +77,12 @@ def why_signature_differs(
     yield from (r for r in _why_annotations_differ(old, new) if is_read or r[1])
 
 
+def new_parameters(old: FunctionNode, new: FunctionNode) -> list[str]:
+    """The names of parameters that a function gained."""
+    known = {argument.arg for argument in walk(old.args) if isinstance(argument, ast.arg)}
+    return [a.arg for a in walk(new.args) if isinstance(a, ast.arg) and a.arg not in known]
+
+
 def _why_annotations_differ(old: FunctionNode, new: FunctionNode) -> Iterator[tuple[str, bool]]:
     before, after = _annotations(old), _annotations(new)
     for name, node in after.items():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from harness.facts.python_source.off_path.bindings import FunctionNode
 from harness.facts.python_source.off_path.expressions import Expressions
-from harness.facts.python_source.off_path.frames import Frame, merge_frames, stored_names
+from harness.facts.python_source.off_path.frames import Frame, is_surely_bound, merge_frames, stored_names
 from harness.facts.python_source.off_path.knowledge import Knowledge
 from harness.facts.python_source.off_path.patterns import matches
 from harness.facts.python_source.off_path.residue import effect_of, has_no_effect, tidy
@@ -144,8 +145,13 @@ class Statements:
     def _changes_nothing(self, targets: Sequence[ast.expr], left: ast.expr, frame: Frame) -> bool:
         """Whether a local is given what it is, as `x = x if fast is None else ...` is with the switch off."""
         names = {target.id if isinstance(target, ast.Name) else "" for target in targets}
-        is_local = self._key is not None and not self._class_body and not names & frame.global_names
-        return is_local and isinstance(left, ast.Name) and names == {left.id} and left.id in frame.env
+        function = self._knowledge.scopes.functions.get(self._key) if self._key else None
+        is_same = isinstance(left, ast.Name) and names == {left.id} and not names & frame.global_names
+        return (
+            is_same
+            and function is not None
+            and all(map(partial(is_surely_bound, function.node, left), names))
+        )
 
     def _ann_assign(self, node: ast.AnnAssign, frame: Frame) -> Left:
         if node.value is None:
@@ -364,8 +370,12 @@ class Statements:
         if isinstance(target, ast.Attribute):
             if not knowledge.is_closed(target.attr) or knowledge.scopes.is_import(frame.path, target):
                 return False
-            knowledge.attributes[target.attr] = join(knowledge.attributes.get(target.attr, BOTTOM), value)
-            return value.single and knowledge.attribute(target.attr).single
+            knowledge.attributes[target.attr] = join(
+                knowledge.attributes.get(target.attr, BOTTOM), _shared(value)
+            )
+            # Of another object it stays: its class may be another library's and use the name.
+            is_of_self = isinstance(target.value, ast.Name) and target.value.id == "self"
+            return is_of_self and value.single and knowledge.attribute(target.attr).single
         if not isinstance(target, ast.Name):
             return False
         name = target.id
@@ -373,11 +383,11 @@ class Statements:
             if not knowledge.is_closed(name):
                 return False
             # It stays: what a class has and in which order is read by decorators and metaclasses.
-            knowledge.attributes[name] = join(knowledge.attributes.get(name, BOTTOM), value)
+            knowledge.attributes[name] = join(knowledge.attributes.get(name, BOTTOM), _shared(value))
             return False
         if frame.is_module or name in frame.global_names:
             key = (frame.path, name)
-            knowledge.globals[key] = join(knowledge.globals.get(key, BOTTOM), value)
+            knowledge.globals[key] = join(knowledge.globals.get(key, BOTTOM), _shared(value))
             return value.single and knowledge.globals[key].single and knowledge.is_closed(name)
         frame.env[name] = value.derive()
         return False
@@ -410,6 +420,11 @@ class Statements:
             name = getattr(inner, "name", None) or getattr(inner, "rest", None)
             if isinstance(name, str):
                 frame.env[name] = ANYTHING
+
+
+def _shared(value: Value) -> Value:
+    """What other code finds where a value is kept: an empty dict may be filled by then."""
+    return ANYTHING if value.mapping == "empty" else value
 
 
 def _may_raise(body: Iterable[ast.stmt]) -> bool:

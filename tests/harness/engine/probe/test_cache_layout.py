@@ -88,6 +88,12 @@ def test_a_number_that_is_not_finite_is_far_away_and_still_a_number(value: float
     assert count == 1 and np.isfinite(largest) and largest > 1e100
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_number_of_the_twin_that_is_not_finite_hides_no_other_difference(value: float) -> None:
+    theirs = np.array([1.0, 2.0, value], dtype=np.float32)
+    assert largest_difference(np.array([1.0, 200.0, value], dtype=np.float32), theirs) == (1, 99.0)
+
+
 @given(st.sets(st.integers(0, 255)))
 def test_words_split_by_page_come_back_together(where: set[int]) -> None:
     given_words = np.array(sorted(where), dtype=np.int32)

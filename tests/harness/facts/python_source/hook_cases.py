@@ -137,17 +137,22 @@ def read_hunks(
     off: str = "auto",
     reads: tuple[str, ...] = READS,
     more: Mapping[str, str] | None = None,
+    own: Mapping[str, str] | None = None,
 ) -> tuple[Hunk, ...]:
-    """The hunks of the hooked file."""
+    """The hunks of the hooked file.
+
+    `more` are further files of both trees, `own` further ones of the subject.
+    """
     shared = {path: text.encode() for path, text in {**SHARED, **(more or {})}.items()}
+    owned = {path: text.encode() for path, text in {OWNED: fast, **(own or {})}.items()}
     trees = (
         SourceTree({**shared, HOOK: base.encode()}),
-        SourceTree({**shared, HOOK: head.encode(), OWNED: fast.encode()}),
+        SourceTree({**shared, HOOK: head.encode(), **owned}),
     )
     apart = Apart(
-        trees, {HOOK, OWNED}, lambda path: "/models/" in path, lambda path: path.startswith("tests/")
+        trees, {HOOK, *owned}, lambda path: "/models/" in path, lambda path: path.startswith("tests/")
     )
-    subject = Subject(hooks=(HOOK,), owned=frozenset({OWNED}), reads=reads, is_apart=apart)
+    subject = Subject(hooks=(HOOK,), owned=frozenset(owned), reads=reads, is_apart=apart)
     sides = Sides(base=trees[0], head=trees[1], subject=subject, spans={HOOK: spans_of(base, head)})
     (file,) = HookReader(sides=sides, ways=ways_of_being_off(kind, key, off)).files()
     return file.hunks

@@ -166,6 +166,42 @@ def test_an_addition_that_is_not_known_to_be_harmless_is_undecided(
     assert any(words in h.reason for h in hunks), hunks
 
 
+# An object whose class another library may have written, and names that shared code asks signatures for.
+OF_OTHERS = "        self.norm.whale_weight = None\n"
+ASKS = {
+    "engine/asks.py": "import inspect\n\n\ndef f(m):\n    return 'whale' in inspect.signature(m.blocks).parameters\n"
+}
+ASKS_MORE = {"engine/asks.py": "# No whale here.\n" + ASKS["engine/asks.py"].replace("'whale'", "'other'")}
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "words"),
+    [
+        ([(KEEP[0], f"{KEEP[0]}{OF_OTHERS}")], {}, "self.norm.whale_weight"),
+        ([(CALL, f"{CALL}        x.whale_grad = True\n")], {}, "x.whale_grad"),
+        ([("residual=None", "residual=None, whale=None")], ASKS, "ask signatures for"),
+        ([("residual=None", "residual=None, *, whale=None")], ASKS, "ask signatures for"),
+    ],
+)
+def test_what_code_that_is_not_read_may_ask_for_is_undecided(
+    changes: list[Change], more: dict[str, str], words: str
+) -> None:
+    hunks = read_hunks(edit(*changes), more=more)
+    assert (worst_state(hunks), any(words in h.reason for h in hunks)) == (GuardState.UNDECIDED, True), hunks
+
+
+@pytest.mark.parametrize(
+    ("changes", "more"),
+    [
+        ([(KEEP[0], f"{KEEP[0]}        self.whale_weight = None\n")], {}),
+        ([("residual=None", "residual=None, whale=None")], ASKS_MORE),
+    ],
+)
+def test_what_no_other_code_asks_for_is_guarded(changes: list[Change], more: dict[str, str]) -> None:
+    hunks = read_hunks(edit(*changes), more=more)
+    assert worst_state(hunks) is GuardState.GUARDED, hunks
+
+
 @pytest.mark.parametrize(("base", "changes"), INNOCENT)
 def test_the_innocent_twin_of_such_an_edit_is_guarded(base: str, changes: list[Change]) -> None:
     hunks = read_hunks(edit(*changes, base=base), base=base)
