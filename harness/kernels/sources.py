@@ -35,7 +35,8 @@ def imported_sources(folder: Path) -> dict[str, str]:
 
 def _file_of(module: object) -> str | None:
     """Read past the module's own attribute look-up, at which some load themselves."""
-    if not isinstance(module, ModuleType):
+    # Not isinstance: libraries in C put objects there that call themselves modules and have no attributes of one.
+    if not issubclass(type(module), ModuleType):
         return None
     attributes: dict[str, str | None] = object.__getattribute__(module, "__dict__")
     return attributes.get("__file__")

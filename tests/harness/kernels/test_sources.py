@@ -13,6 +13,18 @@ class Lazy(ModuleType):
         raise ImportError(name)
 
 
+class Pretender:
+    """Says that it is a module, as libraries of cffi do."""
+
+    __slots__ = ()
+    __class__ = ModuleType  # type: ignore[assignment]
+
+
+def test_what_only_calls_itself_a_module_has_no_source(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pretender", Pretender())
+    assert isinstance(sys.modules["pretender"], ModuleType) and imported_sources(tmp_path) == {}
+
+
 def test_a_module_that_loads_itself_when_it_is_asked_is_not_asked(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lazy", Lazy("lazy"))
     assert imported_sources(tmp_path) == {}
