@@ -16,11 +16,12 @@ from harness.config_rules import kernel_problems, manifest_problems, policy_prob
 from harness.model.errors import ConfigurationError
 from harness.model.kernels import KernelsFile, KernelsSection
 from harness.model.manifest import Manifest
+from harness.model.paths import MANIFEST
 from harness.model.policy import Policy
 from harness.model.selftest import FaultDescription
 from harness.model.words import Tier
 
-DEFAULT_MANIFEST = "fasttrack.toml"
+DEFAULT_MANIFEST = MANIFEST
 DEFAULT_POLICY = ".github/fasttrack-policy.toml"
 _MAX_BYTES = 2**20
 _ADVICE = {

@@ -67,8 +67,9 @@ def _code_parts(text: str) -> list[tuple[str, bool]]:
     return [(part, index % 2 == 1) for index, part in enumerate(_CODE.split(text)) if part]
 
 
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def plain_environment() -> jinja2.Environment:
+    """What every page is rendered with: escaped, and no name that is not there."""
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("reports"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -76,6 +77,10 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+
+
+def _environment() -> jinja2.Environment:
+    environment = plain_environment()
     environment.filters["code_parts"] = _code_parts
     environment.tests["kind"] = lambda piece, kind: _kind(piece) == kind
     environment.globals.update(

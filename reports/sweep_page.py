@@ -9,6 +9,7 @@ from typing import Any
 
 import jinja2
 
+from reports.html import plain_environment
 from reports.marks import MARKS
 from reports.shown import format_number, format_together, visible
 
@@ -50,14 +51,7 @@ def render_sweep_page(document: Json) -> str:
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("reports"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    environment = plain_environment()
     environment.filters["number"] = lambda value: "–" if value is None else format_number(value)
     environment.filters["visible"] = visible
     environment.globals.update(MARKS=MARKS)

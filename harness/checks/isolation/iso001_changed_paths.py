@@ -100,9 +100,9 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
         ]
 
     def _declares_itself(self, path: str, file: ChangedFile) -> bool:
-        """Whether the change brings a first manifest: the declaration that it is judged by."""
+        """Whether the change brings its first manifest: the declaration that it is judged by."""
         return (
-            _is_manifest(path)
+            path == MANIFEST
             and file.status == "added"
             and self.rules.classify(path).path_class is PathClass.SHARED
         )

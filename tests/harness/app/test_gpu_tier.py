@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,7 +31,6 @@ from harness.config import load_manifest
 from harness.engine.probe.process import ProbeProcess
 from harness.model.change import Change
 from harness.model.evidence import (
-    AnyEvidence,
     CapturedPointersEvidence,
     DefaultOffEvidence,
     GapEvidence,
@@ -40,6 +39,7 @@ from harness.model.evidence import (
 from harness.model.manifest import Manifest
 from harness.model.probe import ProbePlan
 from harness.model.words import Tier
+from tests.harness.app.kept_records import Kept
 
 ROOT = Path(__file__).resolve().parents[3]
 SLICED = load_manifest((ROOT / "fasttrack.toml").read_bytes())
@@ -54,17 +54,6 @@ def on(*platforms: str) -> Manifest:
 
 MANIFEST = on("cpu", "sm_90a")
 CHANGE = Change(base="a" * 40, merge_base="a" * 40, head="b" * 40, head_subject="made")
-
-
-@dataclass(slots=True)
-class Kept:
-    """An evidence store in memory."""
-
-    records: list[AnyEvidence] = field(default_factory=list)
-
-    def add(self, record: AnyEvidence) -> str:
-        self.records.append(record)
-        return record.id
 
 
 @pytest.fixture

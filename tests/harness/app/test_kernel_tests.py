@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,22 +15,12 @@ from harness.app.kernel_tests import record_kernel_tests
 from harness.app.recorder import Progress, Recorder
 from harness.facts.git import Repository
 from harness.model.errors import ConfigurationError
-from harness.model.evidence import AnyEvidence, KernelTestsEvidence
+from harness.model.evidence import KernelTestsEvidence
 from harness.model.kernel_tests import KernelTestRun
 from harness.model.words import Tier
+from tests.harness.app.kept_records import Kept
 
 KERNEL = b"def kernel(): ...\n"
-
-
-@dataclass(slots=True)
-class Kept:
-    """An evidence store in memory."""
-
-    records: list[AnyEvidence] = field(default_factory=list)
-
-    def add(self, record: AnyEvidence) -> str:
-        self.records.append(record)
-        return record.id
 
 
 @pytest.fixture

@@ -293,6 +293,12 @@ def test_no_manifest_may_call_itself_owned_or_a_test_or_a_document(claim: str, p
     assert {f.subject for f in findings if f.outcome is Outcome.FAIL} == {path}
 
 
+@pytest.mark.parametrize("path", ["others/fasttrack.toml", "vllm/fasttrack.toml"])
+def test_a_new_manifest_elsewhere_is_no_declaration_of_the_change(path: str) -> None:
+    added = changed(path, status="added", old_mode="000000")
+    assert outcome(run(changed("own/a.py"), added)) is Outcome.FAIL
+
+
 def test_a_hook_in_a_manifest_is_an_edit_of_it() -> None:
     hooked = MANIFEST.replace("shared/registry.py", "fasttrack.toml")
     edit = changed("fasttrack.toml", added_lines=1, deleted_lines=1)
