@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -24,7 +24,7 @@ from bundles.layout import (
 from bundles.readings import check_readings
 from bundles.stored_form import StoredForm, begin_forms, read_form, refuse_unknown_version
 from harness.model.change import Change
-from harness.model.evidence import EVIDENCE_ADAPTER, AnyEvidence
+from harness.model.evidence import EVIDENCE_ADAPTER, AnyEvidence, EnvironmentEvidence, KernelTestsEvidence
 from harness.model.judgement import Judgement
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
@@ -192,6 +192,7 @@ def check_consistency(bundle: Bundle) -> None:
     if len(known) != len(bundle.evidence):
         raise _contradiction(EVIDENCE_FOLDER, "one record is there twice")
     check_readings(bundle.records, bundle.change)
+    _check_machines(bundle.records)
     counts = Counter(finding.check for finding in bundle.judgement.findings)
     for summary in bundle.judgement.checks:
         if summary.num_findings != counts.pop(summary.check, 0):
@@ -205,6 +206,18 @@ def check_consistency(bundle: Bundle) -> None:
                     f"a finding of {finding.check!r} rests on {evidence_id!r}, which is not in the bundle."
                 )
                 raise BundleError("evidence-not-in-bundle", JUDGEMENT, message)
+
+
+def _check_machines(records: Sequence[AnyEvidence]) -> None:
+    """Every machine that a record names is described, and so is the fasttrack that judged."""
+    described = {record.machine for record in records if isinstance(record, EnvironmentEvidence)}
+    # The kernels' tests are recorded elsewhere: their record describes its machine itself.
+    named = {r.hardware for r in records if r.hardware and not isinstance(r, KernelTestsEvidence)}
+    if described and named <= described:
+        return
+    what = f"what {min(named - described)!r} is" if described else "on what machine and by which fasttrack"
+    message = f"no record says {what}{'' if described else ' it was made'}."
+    raise BundleError("bundle-unknown-machine", EVIDENCE_FOLDER, message, "Make the bundle again.")
 
 
 def _contradiction(where: str, message: str) -> BundleError:

@@ -143,7 +143,7 @@ def _hardware(bundle: Bundle) -> list[Limit]:
     seen.pop("", None)
     declared: list[Piece] = ["the change declares ", *join_pieces(_platforms(bundle)), ". "]
     machines = [r for r in bundle.records if isinstance(r, EnvironmentEvidence)]
-    no_gpu = "No GPU took part. " if machines and not any(m.gpus for m in machines) else ""
+    no_gpu = "No GPU took part. " if not any(m.gpus for m in machines) else ""
     if not seen:
         return [
             Limit(

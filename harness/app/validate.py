@@ -188,9 +188,9 @@ def open_recorder(
     question: Question, options: ValidateOptions, progress: Progress, scrubber: Scrubber
 ) -> Recorder:
     """Begins the bundle, or takes up the one that a killed run began, and says on what machine this is."""
-    environment = collect_environment(Tier.STATIC).model_copy(
-        update={"command": ("fasttrack", "validate", "--profile", options.profile)}
-    )
+    command = ("fasttrack", "validate", "--profile", options.profile)
+    # As it is kept: every record names the machine as this one does.
+    environment = scrubber.record(collect_environment(Tier.STATIC).model_copy(update={"command": command}))
     about = {"manifest_text": question.manifest_text, "policy_text": question.policy_text}
     kept = None
     if options.resume:

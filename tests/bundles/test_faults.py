@@ -18,12 +18,13 @@ from bundles import files
 from bundles.archive import opened
 from bundles.attestation import sign_bundle
 from bundles.files import digest_file, list_files
+from bundles.json_text import render_evidence_json
 from bundles.keys import make_private_key
-from bundles.layout import MANIFEST_JSON, SHA256SUMS
+from bundles.layout import MANIFEST_JSON, SHA256SUMS, evidence_path
 from bundles.verify import verify_bundle
 from harness.model.errors import FasttrackError
 from harness.model.words import TrustLevel
-from tests.bundles.examples import decide_example, plain_report
+from tests.bundles.examples import decide_example, environment, plain_report
 from tests.bundles.folders import edit, first_evidence, rehash
 
 KEY = make_private_key()
@@ -105,6 +106,20 @@ def rename_signature(folder: Path) -> None:
     path.rename(path.with_name("key-other.intoto.jsonl"))
 
 
+def forget_machine(folder: Path) -> None:
+    (folder / first_evidence(folder, "environment")).unlink()
+    for number, path in enumerate(sorted((folder / "evidence").iterdir())):
+        path.rename(path.with_name(f"{number:04d}{path.name[4:]}"))
+    rehash(folder)
+
+
+def describe_another_machine(folder: Path) -> None:
+    (folder / first_evidence(folder, "environment")).unlink()
+    other = environment().model_copy(update={"num_cores": 64})
+    (folder / evidence_path(0, other.id)).write_bytes(render_evidence_json(other))
+    rehash(folder)
+
+
 def add_socket(folder: Path) -> None:
     os.mkfifo(folder / "raw" / "socket")
 
@@ -130,6 +145,8 @@ def add_socket(folder: Path) -> None:
         (sign_then_edit, "bundle-altered-file"),
         (rename_signature, "attestation-malformed"),
         (add_socket, "bundle-link"),
+        (forget_machine, "bundle-unknown-machine"),
+        (describe_another_machine, "bundle-unknown-machine"),
     ],
 )
 def test_a_damaged_folder_is_named_by_its_fault(

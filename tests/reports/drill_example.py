@@ -31,6 +31,7 @@ from harness.model.probe import CapturedGraph, EngineSnapshot, HandoverStep, Ser
 from harness.model.reach import ImportForm, OwnImport
 from harness.model.record import Record
 from harness.model.words import Arm, Tier
+from tests.bundles.examples import environment
 from tests.harness.checks.evidence_builder import HEAD, context_of, small_evidence
 from tests.harness.checks.probe_builder import handover, probe, process
 
@@ -64,6 +65,8 @@ reason = "reason"
 build = ["-m", "subject.build"]
 max_model_len = 512
 """
+MACHINE = environment().model_copy(update={"cpu": "made CPU"})
+"""What the checks' made evidence names."""
 TIME = "2026-11-02T10:00:00Z"
 NUM_KERNELS = 15
 NUM_SHOWN = 125
@@ -72,7 +75,7 @@ NUM_SHOWN = 125
 
 def drill_records() -> tuple[AnyEvidence, ...]:
     """Records of a clean candidate, and of kernels of which one is shown out of order."""
-    return (*small_evidence(), probe(), handover(change=_apart), *_code(), *_kernels(), *_engines())
+    return (MACHINE, *small_evidence(), probe(), handover(change=_apart), *_code(), *_kernels(), *_engines())
 
 
 def _apart(step: HandoverStep) -> HandoverStep:

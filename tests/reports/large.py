@@ -14,7 +14,7 @@ from harness.model.judgement import CheckSummary, Judgement, decide_verdict, wor
 from harness.model.words import Arm, Outcome, Principle, Tier
 from reports.html import render_html
 from reports.view import build_view
-from tests.bundles.examples import CHANGE, MANIFEST_TEXT, POLICY_TEXT, plain_report, suite
+from tests.bundles.examples import CHANGE, MANIFEST_TEXT, POLICY_TEXT, environment, plain_report, suite
 
 NUM_CHECKS, NUM_ITEMS, NUM_FINDINGS = 200, 5000, 2
 
@@ -22,6 +22,7 @@ NUM_CHECKS, NUM_ITEMS, NUM_FINDINGS = 200, 5000, 2
 def write_large(folder: Path) -> None:
     """The bundle; its checks have two findings with a number each, a tenth of them failing."""
     store = EvidenceStore(folder)
+    store.add(environment())
     ids = tuple(store.add(suite(which, NUM_ITEMS)) for which in (Arm.BASELINE, Arm.CANDIDATE))
     findings, summaries = [], []
     for i in range(NUM_CHECKS):

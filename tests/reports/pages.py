@@ -51,8 +51,8 @@ from tests.bundles.examples import (
 from tests.harness.checks.eval_builder import EvalWorld, build_evals
 from tests.harness.checks.evidence_builder import CHANGE as DRILL_CHANGE
 from tests.harness.checks.evidence_builder import context_of
+from tests.reports.drill_example import MACHINE, store_drills
 from tests.reports.drill_example import MANIFEST_TEXT as DRILL_MANIFEST
-from tests.reports.drill_example import store_drills
 
 HOSTILE = (
     "<script>alert('x')</script>",
@@ -101,12 +101,12 @@ def write_example(folder: Path, name: str) -> None:
 
 
 def write_silent(folder: Path) -> None:
-    """A bundle without evidence, whose one required check said nothing."""
+    """A bundle of a machine and nothing that ran on it, whose one required check said nothing."""
     summary = CheckSummary(
         check="ISO001", title="Every changed file lies in the owned paths", principle=Principle.ISOLATION,
         tier=Tier.STATIC, required=True, outcome=Outcome.ERROR, num_findings=0,
     )  # fmt: skip
-    EvidenceStore(folder)
+    EvidenceStore(folder).add(environment())
     _seal(folder, MANIFEST_TEXT, CHANGE, (summary,), ())
 
 
@@ -114,7 +114,7 @@ def write_evaluations(folder: Path) -> None:
     """A bundle of the evaluation suites whose candidate is worse, as the real checks judge it."""
     records = build_evals(EvalWorld(num_rows=100, num_problems=10, samples=4, loss=0.25))
     store, findings, summaries = EvidenceStore(folder), [], []
-    for record in records:
+    for record in (MACHINE, *records):
         store.add(record)
     for check in (LongContextRetrieval(), Reasoning(), NegativeControl(), ComparableAnswers()):
         own = check.run(context_of(records))
@@ -173,10 +173,12 @@ def write_hostile(folder: Path) -> None:
 def _hostile_evidence() -> tuple[AnyEvidence, ...]:
     packages = {text: text for text in HOSTILE}
     fields = environment().model_dump() | {"cpu": hostile(0), "packages": packages, "gpus": (hostile(1),)}
+    machine = EnvironmentEvidence.model_validate(fields)
     server = arm(Arm.CANDIDATE, failure=hostile(2)).model_dump()
-    server |= {"log_tail": HOSTILE * 2, "command": HOSTILE, "hardware": hostile(4)}
+    server |= {"log_tail": HOSTILE * 2, "command": HOSTILE, "hardware": machine.machine}
     return (
-        EnvironmentEvidence.model_validate(fields),
+        machine,
+        environment(),
         ArmEvidence.model_validate(server),
         hostile_answers(Arm.BASELINE),
         hostile_answers(Arm.CANDIDATE),

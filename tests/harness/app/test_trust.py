@@ -16,7 +16,16 @@ from harness.model.evidence import AnyEvidence, ArmEvidence, SubjectEvidence, Su
 from harness.model.judgement import CheckSummary
 from harness.model.policy import TrustedKey, TrustPolicy
 from harness.model.words import Arm, Outcome, Principle, Tier, TrustLevel
-from tests.bundles.examples import CHANGE, arm, changed_files, plain_report, suite, timing, write_bundle
+from tests.bundles.examples import (
+    CHANGE,
+    arm,
+    changed_files,
+    environment,
+    plain_report,
+    suite,
+    timing,
+    write_bundle,
+)
 
 KEYS = (make_private_key(), make_private_key())
 LATER = "2026-11-02T10:00:59Z"
@@ -67,7 +76,7 @@ def ruled(
     """What the CPU tier of two bundles is worth when its required checks come out as given."""
     parts = []
     for index, (records, key) in enumerate(zip(runs, signers, strict=True)):
-        write_bundle(place / str(index), [changed_files(), *records], plain_report)
+        write_bundle(place / str(index), [environment(), changed_files(), *records], plain_report)
         signed = () if key is None else (key.public,)
         parts.append(Part(name=f"b{index}", bundle=read_bundle(place / str(index)), signers=signed))
     choices = list_choices([part.bundle for part in parts])
@@ -111,7 +120,7 @@ def test_what_two_known_holders_did_not_both_sign_is_not_replicated(
 
 
 def dated(record: AnyEvidence) -> AnyEvidence:
-    return record.model_copy(update={"recorded_at": LATER, "hardware": "mine", "command": ("mine",)})
+    return record.model_copy(update={"recorded_at": LATER, "command": ("mine",)})
 
 
 def renamed(record: AnyEvidence) -> AnyEvidence:
