@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from harness.facts.python_effects.scopes import (
@@ -118,6 +119,10 @@ class _Builder:
             block = Block(
                 parent=site.block, is_loop=is_loop, finals=finals, with_items=items, is_caught=is_caught
             )
+            if is_loop and isinstance(statement, (ast.For, ast.AsyncFor)):
+                # Of no elements the loop binds nothing.
+                inside = Site(site.scope, block, site.position)
+                self._bind_target(statement.target, Binding("element", inside, statement.iter))
             self._statements(value, site.scope, block)
         elif isinstance(value, list):
             for item in value:
@@ -128,27 +133,35 @@ class _Builder:
         if isinstance(item, ast.expr):
             self._expression(item, site)
         elif isinstance(item, ast.ExceptHandler):
+            block = Block(parent=site.block, handles=item)
             if item.name:
-                self._bind(item.name, Binding("unknown", site))
-            self._statements(item.body, site.scope, Block(parent=site.block, handles=item))
+                self._bind(item.name, Binding("unknown", Site(site.scope, block, site.position)))
+            self._statements(item.body, site.scope, block)
         elif isinstance(item, ast.withitem):
             self._expression(item.context_expr, site)
         elif isinstance(item, ast.match_case):
+            block = Block(parent=site.block)
+            inside = Site(site.scope, block, site.position)
             if (
                 isinstance(item.pattern, ast.MatchAs)
                 and item.pattern.name
                 and isinstance(statement, ast.Match)
             ):
-                self._bind(item.pattern.name, Binding("value", site, statement.subject))
+                self._bind(item.pattern.name, Binding("value", inside, statement.subject))
             for part in walk(item.pattern):
                 if name := getattr(part, "name", None) or getattr(part, "rest", None):
-                    self._bind(name, Binding("unknown", site))
-            self._statements(item.body, site.scope, Block(parent=site.block))
+                    self._bind(name, Binding("unknown", inside))
+            self._statements(item.body, site.scope, block)
 
     def _if(self, statement: ast.If, test: ast.expr, site: Site) -> None:
         self._expression(test, site)
-        for statements, holds in ((statement.body, True), (statement.orelse, False)):
-            self._statements(statements, site.scope, Block(parent=site.block, test=test, holds=holds))
+        body, orelse = (
+            Block(parent=site.block, test=test, holds=holds, start=site.position) for holds in (True, False)
+        )
+        if statement.orelse:
+            body.other, orelse.other = orelse, body
+        self._statements(statement.body, site.scope, body)
+        self._statements(statement.orelse, site.scope, orelse)
 
     def _definition(self, node: Definition, site: Site) -> None:
         for decorator in node.decorator_list:
@@ -193,8 +206,10 @@ class _Builder:
             if isinstance(node, _COMPREHENSIONS):
                 here = self._comprehension(node, here)
             elif isinstance(node, ast.NamedExpr):
-                self._bind_target(node.target, Binding("value", here, node.value))
-            stack += [(child, here) for child in children(node)]
+                self._bind_target(node.target, Binding("value", here, node.value, is_inline=True))
+            sometimes = _evaluated_sometimes(node)
+            there = Site(here.scope, Block(parent=here.block), here.position) if sometimes else here
+            stack += [(child, there if child in sometimes else here) for child in children(node)]
 
     def _comprehension(
         self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp, site: Site
@@ -229,8 +244,9 @@ class _Builder:
                 self._bind_target(target, Binding("value", site, value))
             case ast.AugAssign(target=target):
                 self._bind_target(target, Binding("unknown", site))
-            case ast.For(target=target, iter=iterable) | ast.AsyncFor(target=target, iter=iterable):
-                self._bind_target(target, Binding("element", site, iterable))
+            case ast.Delete(targets=targets):
+                for target in targets:
+                    self._bind_target(target, Binding("deleted", site))
             case ast.With(items=items) | ast.AsyncWith(items=items):
                 for item in items:
                     if item.optional_vars is not None:
@@ -243,7 +259,7 @@ class _Builder:
             self._bind_target(target.value, Binding("unknown", binding.site))
         elif isinstance(target, (ast.Tuple, ast.List)):
             for index, element in enumerate(target.elts):
-                part = Binding(binding.kind, binding.site, binding.node, index)
+                part = replace(binding, index=index)
                 nested = isinstance(element, (ast.Tuple, ast.List)) or binding.index is not None
                 self._bind_target(element, Binding("unknown", binding.site) if nested else part)
 
@@ -257,6 +273,20 @@ class _Builder:
         if name in scope.global_names:
             scope = next(s for s in scope.chain() if s.kind == "module")
         scope.bindings.setdefault(name, []).append(binding)
+
+
+def _evaluated_sometimes(node: ast.AST) -> Sequence[ast.AST]:
+    """The parts of an expression that need not be evaluated where it is."""
+    match node:
+        case ast.BoolOp(values=[_, *rest]):
+            return rest
+        case ast.IfExp(body=body, orelse=orelse):
+            return body, orelse
+        case ast.Compare(comparators=[_, *rest]):
+            return rest
+        case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+            return children(node)
+    return ()
 
 
 def imported_from(module: Module, node: ast.ImportFrom) -> str:

@@ -12,6 +12,7 @@ from harness.facts.python_effects.scopes import Site
 from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
     UNKNOWN,
+    UNSPELT,
     Builtin,
     Constant,
     Imported,
@@ -26,6 +27,7 @@ from harness.facts.python_effects.values import (
     Value,
     Values,
     paths,
+    spelt,
     texts,
     union,
 )
@@ -39,10 +41,10 @@ _GETTER = re.compile(r"_*(get|current|lookup|find)([_A-Z]\w*)?$")
 _TRANSPARENT = frozenset(
     {"property", "cached_property", "staticmethod", "classmethod", "cache", "lru_cache", "override", "final"}
 )
-_BUILTINS_THAT_MATTER = _PASSED_THROUGH | {"__import__", "getattr", "globals", "vars", "type"}
+_BUILTINS_THAT_MATTER = _PASSED_THROUGH | {"__import__", "getattr", "globals", "locals", "vars", "type"}
 _TAKES_FIRST = re.compile(
     r"^builtins\.|^logging\.getLogger$|^importlib\.import_module$|library\.Library$|^inspect\.(getmodule|unwrap)$"
-    r"|^collections\.ChainMap$"
+    r"|^collections\.ChainMap$|^pydoc\.locate$|(^|\.)resolve_(name|obj_by_qualname)$"
 )
 _GIVES_BACK = {
     "typing.cast": 1,
@@ -90,7 +92,12 @@ def returned_values(resolver: Resolver, function: OwnFunction) -> Values:
 def call_values(resolver: Resolver, node: ast.Call, site: Site) -> Values:
     if isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS | {"get"}:
         owner = resolver.evaluate(node.func.value, site)
-        of_container = all(isinstance(v, (Items, Namespace)) or v == Imported("sys.modules") for v in owner)
+        is_namespace = isinstance(node.func.value, ast.Call)
+        of_container = all(
+            isinstance(v, (Items, Namespace, OwnModule) if is_namespace else (Items, Namespace))
+            or v == Imported("sys.modules")
+            for v in owner
+        )
         if of_container and node.func.attr == "get" and node.args:
             return subscript_values(resolver, owner, resolver.evaluate(node.args[0], site))
         if of_container and node.func.attr in _VIEWS and not node.args:
@@ -137,11 +144,16 @@ def _called_foreign(resolver: Resolver, value: Imported | Builtin, node: ast.Cal
         case Imported(name="importlib.import_module"):
             return _import_call(resolver, node, first, site, whole=True)
         case Builtin(name="getattr") | Imported(name="builtins.getattr") if len(node.args) >= 2:
-            found = [resolver.attribute(first, name) for name in texts(resolver.evaluate(node.args[1], site))]
+            found = [
+                some_attribute(first) if name == UNSPELT else resolver.attribute(first, name)
+                for name in spelt(resolver.evaluate(node.args[1], site))
+            ]
             rest = [resolver.evaluate(node.args[2], site)] if len(node.args) > 2 else []
-            return union([*found, *rest]) if found else _some_attribute(first)
+            return union([*found, *rest])
         case Builtin(name="globals"):
             return frozenset({OwnModule(site.scope.module)})
+        case Builtin(name="locals" | "vars") if not node.args:
+            return _locals(site)
         case Imported(name="logging.getLogger"):
             return _logger(resolver, texts(first), bool(node.args))
         case Builtin(name="vars") if node.args:
@@ -156,6 +168,9 @@ def _called_foreign(resolver: Resolver, value: Imported | Builtin, node: ast.Cal
             return frozenset({Made(f"torch.library.Library({texts(first)[0]})")})
         case Imported(name="inspect.getmodule" | "inspect.unwrap" | "collections.ChainMap"):
             return first
+        case Imported(name=name) if name.endswith(("locate", "resolve_name", "resolve_obj_by_qualname")):
+            whole = [Shared(f"{name}({UNSPELT})")] if UNSPELT in spelt(first) else []
+            return union([frozenset(whole), *(resolver.named(t.replace(":", ".")) for t in texts(first))])
         case Imported(name=name):
             return _result_of(name)
     return NOTHING_KNOWN
@@ -181,11 +196,11 @@ def _view(owner: Values, name: str) -> Values:
 
 
 def _import_call(resolver: Resolver, node: ast.Call, first: Values, site: Site, *, whole: bool) -> Values:
-    names = texts(first)
-    if not names:
-        return NOTHING_KNOWN
-    found = []
-    for name in names:
+    found: list[Values] = []
+    for name in spelt(first):
+        if UNSPELT in name:
+            found.append(frozenset({Shared(f"the module that `{ast.unparse(node)[:60]}` names")}))
+            continue
         if name.startswith("."):
             package = texts(resolver.evaluate(node.args[1], site)) if len(node.args) > 1 else ()
             base = package[0] if package else site.scope.module.package
@@ -213,12 +228,21 @@ def _copied(values: Values) -> Values:
     )
 
 
-def _some_attribute(values: Values) -> Values:
+def _locals(site: Site) -> Values:
+    """The names of a function, or of a module or class while it is imported, as a dictionary."""
+    if site.scope.kind == "module":
+        return frozenset({OwnModule(site.scope.module)})
+    names = sorted(site.scope.bindings)
+    keys = tuple(ast.Constant(name) for name in names)
+    return frozenset({Items(tuple(ast.Name(name, ast.Load()) for name in names), site, keys=keys)})
+
+
+def some_attribute(values: Values) -> Values:
     """An attribute whose name the text does not say."""
     return frozenset(
-        Imported(f"{v.name}.…")
+        Imported(f"{v.name}.{UNSPELT}")
         if isinstance(v, Imported)
-        else Shared(f"{v.name}.…")
+        else Shared(f"{v.name}.{UNSPELT}")
         if isinstance(v, Shared)
         else UNKNOWN
         for v in values
@@ -229,6 +253,11 @@ def _result_of(name: str) -> Values:
     last = name.rpartition(".")[2]
     if last == "__subclasses__":
         return frozenset({Imported(f"{name}()")})
-    if _GETTER.match(last) or name in ("sys._getframe", "inspect.currentframe", "inspect.stack"):
+    if _GETTER.match(last) or name in (
+        "sys._getframe",
+        "inspect.currentframe",
+        "inspect.stack",
+        "decimal.getcontext",
+    ):
         return frozenset({Shared(f"{name}()")})
     return frozenset({Made(name)})

@@ -9,6 +9,7 @@ from harness.facts.python_effects.attributes import attribute_of
 from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
     UNKNOWN,
+    UNSPELT,
     Bases,
     Constant,
     Imported,
@@ -18,6 +19,7 @@ from harness.facts.python_effects.values import (
     Shared,
     Value,
     Values,
+    spelt,
     texts,
     union,
 )
@@ -31,16 +33,26 @@ def subscript_values(resolver: Resolver, values: Values, index: Values) -> Value
     for value in values:
         if value == Imported("builtins") and texts(index):
             results += [resolver.attribute(frozenset({value}), name) for name in texts(index)]
-        elif isinstance(value, OwnModule) and texts(index):
-            results += [resolver.module_attribute(value.module, name) for name in texts(index)]
+        elif isinstance(value, OwnModule):
+            results += [
+                frozenset({Shared(f"globals()[{UNSPELT}]")})
+                if name == UNSPELT
+                else resolver.module_attribute(value.module, name)
+                for name in spelt(index)
+            ]
         elif value == Imported("sys.modules"):
             results += [resolver.named(name) for name in texts(index)]
             owners = [v.name.removesuffix(".__module__") for v in index if isinstance(v, Imported)]
             results += [frozenset({Imported(owner.rpartition(".")[0])}) for owner in owners]
             if not texts(index) and not owners:
                 results.append(frozenset({Shared("sys.modules[…]")}))
-        elif isinstance(value, Namespace) and texts(index):
-            results += [attribute_of(resolver, value.of, name) for name in texts(index)]
+        elif isinstance(value, Namespace):
+            results += [
+                frozenset({type(value.of)(f"{value.of.name}.{UNSPELT}")})
+                if name == UNSPELT
+                else attribute_of(resolver, value.of, name)
+                for name in spelt(index)
+            ]
         elif isinstance(value, Items) and value.keys is not None:
             results.append(item_values(resolver, value, index))
         elif isinstance(value, Items):

@@ -18,6 +18,7 @@ from harness.facts.python_effects.tables import (
 )
 from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
+    UNSPELT,
     Imported,
     Items,
     Made,
@@ -28,6 +29,7 @@ from harness.facts.python_effects.values import (
     Shared,
     Values,
     dotted_names,
+    spelt,
     texts,
 )
 from harness.facts.python_effects.writes import Place, Writes, owners_of
@@ -65,6 +67,10 @@ _COMPUTING = (
     "tvm",
     "scipy",
 )
+_CHANGES_FIRST = re.compile(
+    rf"operator\.(setitem|delitem|i[a-z]+)|builtins\.\w+\.({'|'.join(sorted(_ADDING | _REMOVING))})"
+)
+"""Functions that change the container that they are given first."""
 _IN_PLACE = re.compile(r"[a-z]\w*[a-z0-9]_")
 """Methods of tensors that write into them."""
 _IDENTITY = ("__class__", "__bases__", "__code__")
@@ -72,10 +78,6 @@ _IDENTITY = ("__class__", "__bases__", "__code__")
 _SETTERS = frozenset({"__setattr__", "__delattr__"})
 _LOGGER_METHODS = frozenset({"setLevel", "addHandler", "removeHandler", "addFilter", "removeFilter"})
 _OWN = (OwnClass, OwnFunction, OwnInstance, OwnModule)
-_UNNAMED = frozenset(
-    f"{root}.…" for root in ("os", "sys", "torch", "builtins", "importlib", "subprocess", "ctypes")
-)
-"""A function of these whose name is computed."""
 _HANDED_ON = ("setattr", "delattr", "getattr", "exec", "eval", "__import__")
 _NOT_CALLED = ("isinstance", "issubclass", "hasattr")
 
@@ -144,7 +146,7 @@ class EffectFinder(Writes):
                 values = self.resolver.evaluate(owner, place.site)
                 spaces = owners_of(values) | (values & {Imported("builtins")})
                 if spaces:
-                    names = texts(self.resolver.evaluate(key, place.site)) or ("…",)
+                    names = spelt(self.resolver.evaluate(key, place.site))
                     yield from self._attribute(place, spaces, names, removes=value is None)
                 else:
                     yield from self._container(
@@ -169,7 +171,7 @@ class EffectFinder(Writes):
         if self._when(place) == "import":
             for kind, name in done_at_import(self.resolver, place.site, call, callee):
                 yield self._effect(place, kind, name)
-        unnamed = any(isinstance(v, Imported) and v.name in _UNNAMED for v in callee)
+        unnamed = any(isinstance(v, Imported) and v.name.endswith(f".{UNSPELT}") for v in callee)
         if unnamed or is_builtin(callee, "exec", "eval", "compile", "execfile"):
             yield self._effect(place, EffectKind.DYNAMIC_CODE, ast.unparse(call.func))
         if not known:
@@ -191,9 +193,9 @@ class EffectFinder(Writes):
             return
         first = self.resolver.evaluate(call.args[0], place.site) if call.args else NOTHING_KNOWN
         if kind is EffectKind.ENVIRONMENT:
-            keys = texts(first) or self._dictionary_keys(call, first)
-            for key in keys or ("…",):
-                yield self._effect(place, kind, key, is_sure=is_sure and bool(keys), key=key)
+            keys = (texts(first) and spelt(first)) or self._dictionary_keys(call, first) or (UNSPELT,)
+            for key in keys:
+                yield self._effect(place, kind, key, is_sure=is_sure and UNSPELT not in keys, key=key)
             return
         if kind is EffectKind.ATTRIBUTE:
             yield from self._patched(place, call, name, first)
@@ -209,10 +211,9 @@ class EffectFinder(Writes):
             return
         second = self.resolver.evaluate(call.args[1], place.site) if len(call.args) > 1 else NOTHING_KNOWN
         if spaces := owners_of(first):
-            yield from self._attribute(place, spaces, self._dictionary_keys(call, second) or ("…",))
+            yield from self._attribute(place, spaces, self._dictionary_keys(call, second) or (UNSPELT,))
             return
-        names = texts(second)
-        found = list(self._attribute(place, first, names or ("…",)))
+        found = list(self._attribute(place, first, spelt(second)))
         yield from found
         if not found and not any(isinstance(v, _OWN) for v in first):
             yield self._effect(place, EffectKind.ATTRIBUTE, f"{patcher}: …", is_sure=False)
@@ -235,7 +236,7 @@ class EffectFinder(Writes):
         spaces = owners_of(owner)
         if spaces and func.attr in _ADDING | _REMOVING:
             first = self.resolver.evaluate(call.args[0], place.site) if call.args else NOTHING_KNOWN
-            names = texts(first) or self._dictionary_keys(call, first) or ("…",)
+            names = texts(first) or self._dictionary_keys(call, first) or (UNSPELT,)
             yield from self._attribute(place, spaces, names, removes=func.attr in _REMOVING)
             return
         if func.attr in _LOGGER_METHODS:
@@ -272,11 +273,11 @@ class EffectFinder(Writes):
         arguments = self._unpacked(call.args, place.site)
         if Made("operator.methodcaller") in callee and arguments and isinstance(call.func, ast.Call):
             name, *rest = call.func.args or arguments
-            method = texts(self.resolver.evaluate(name, place.site))
-            if set(method) & (_SETTERS | _ADDING | _REMOVING):
+            method = spelt(self.resolver.evaluate(name, place.site))
+            if set(method) & {*_SETTERS, *_ADDING, *_REMOVING, UNSPELT}:
                 owner = self.resolver.evaluate(arguments[0], place.site)
-                written = texts(self.resolver.evaluate(rest[0], place.site)) if rest else ()
-                yield from self._attribute(place, owners_of(owner) or owner, written or ("…",))
+                written = self.resolver.evaluate(rest[0], place.site) if rest else NOTHING_KNOWN
+                yield from self._attribute(place, owners_of(owner) or owner, spelt(written))
             return
         names = {v.name for v in callee if isinstance(v, Imported)}
         if "functools.partial" in names and arguments:
@@ -289,27 +290,24 @@ class EffectFinder(Writes):
         )
         if is_set and arguments:
             owner = self.resolver.evaluate(arguments[0], place.site)
-            written = texts(self.resolver.evaluate(arguments[1], place.site)) if len(arguments) > 1 else ()
-            yield from self._attribute(place, owner, written or ("…",))
+            written = (
+                self.resolver.evaluate(arguments[1], place.site) if len(arguments) > 1 else NOTHING_KNOWN
+            )
+            yield from self._attribute(place, owner, spelt(written))
         elif "functools.update_wrapper" in names and arguments:
             owner = self.resolver.evaluate(arguments[0], place.site)
             yield from self._attribute(place, owner, ("__dict__",))
         elif last & _SETTERS and isinstance(call.func, ast.Attribute):
             owner = self.resolver.evaluate(call.func.value, place.site)
-            written = texts(self.resolver.evaluate(arguments[0], place.site)) if arguments else ()
-            yield from self._attribute(place, owner, written or ("…",))
-        elif names & {
-            "operator.setitem",
-            "operator.delitem",
-            "builtins.dict.__setitem__",
-            "builtins.dict.update",
-        }:
+            written = self.resolver.evaluate(arguments[0], place.site) if arguments else NOTHING_KNOWN
+            yield from self._attribute(place, owner, spelt(written))
+        elif any(map(_CHANGES_FIRST.fullmatch, names)):
             owner = self.resolver.evaluate(arguments[0], place.site) if arguments else NOTHING_KNOWN
             if spaces := owners_of(owner):
                 written = (
-                    texts(self.resolver.evaluate(arguments[1], place.site)) if len(arguments) > 1 else ()
+                    self.resolver.evaluate(arguments[1], place.site) if len(arguments) > 1 else NOTHING_KNOWN
                 )
-                yield from self._attribute(place, spaces, written or ("…",))
+                yield from self._attribute(place, spaces, spelt(written))
             else:
                 key = arguments[1] if len(arguments) > 1 else None
                 yield from self._container(place, owner, key, removes=False, on_duplicate="overwrites")

@@ -9,32 +9,60 @@ from harness.facts.python_effects.scopes import Binding, Module, Scope, Site
 from harness.facts.python_source.walk import children
 
 
-def reaching_bindings(found: list[Binding], site: Site) -> list[Binding]:
-    """The bindings that may be in force: the last that dominates the place, and others that come after it."""
+def reaching_bindings(found: list[Binding], site: Site) -> tuple[list[Binding], bool]:
+    """The bindings that may be in force, and whether one of them is on every way to the place.
+
+    In force are the last that is on every way, others that come after it, and those of functions that declare the
+    name `global` or `nonlocal`, which may be called at any time.
+    """
     blocks = {id(block) for block in site.block.chain()}
+    run = site.scope.function
+    elsewhere = {id(b) for b in found if b.site.scope.function is not run}
     before = [b for b in found if b.kind == "parameter" or b.site.position < site.position]
-    sure = [b for b in before if id(b.site.block) in blocks or b.kind == "parameter"]
-    last = max((0 if b.kind == "parameter" else b.site.position for b in sure), default=None)
+    before = [b for b in before if id(b) not in elsewhere]
+    last = max(_on_every_way(before, blocks), default=None)
     loops = {id(block) for block in site.block.chain() if block.is_loop}
-    reaching = []
-    for binding in found:
-        place = 0 if binding.kind == "parameter" else binding.site.position
-        in_loop = any(id(block) in loops for block in binding.site.block.chain())
-        if (place < site.position and (last is None or place >= last)) or (
-            place >= site.position and in_loop and not _dominated_in_loop(sure, last, loops)
-        ):
-            reaching.append(binding)
-    return reaching or found
-
-
-def _dominated_in_loop(sure: list[Binding], last: int | None, loops: set[int]) -> bool:
-    """Whether the dominating binding is made anew in each round of the loop."""
-    return any(
+    is_made_anew = any(
         b.kind != "parameter"
         and b.site.position == last
         and any(id(block) in loops for block in b.site.block.chain())
-        for b in sure
+        for b in before
     )
+    reaching = []
+    for binding in found:
+        place = _place(binding)
+        in_loop = any(id(block) in loops for block in binding.site.block.chain())
+        is_before = place < site.position and (last is None or place >= last)
+        is_again = place >= site.position and in_loop and not is_made_anew
+        is_inline = binding.is_inline and place == site.position
+        if is_before or is_again or is_inline or id(binding) in elsewhere:
+            reaching.append(binding)
+    return reaching or found, last is not None
+
+
+def is_on_every_way(found: list[Binding]) -> bool:
+    """Whether a scope has bound a name once all of it has run."""
+    outermost = {id(block) for b in found for block in b.site.block.chain() if block.parent is None}
+    return any(True for _ in _on_every_way(found, outermost))
+
+
+def _on_every_way(found: list[Binding], blocks: set[int]) -> Iterator[int]:
+    """Positions after which a name is bound, whichever way led into one of the blocks."""
+    pending = [(b.site.block, _place(b)) for b in found]
+    bound: set[int] = set()
+    while pending:
+        block, position = pending.pop()
+        if id(block) in blocks or position == 0:
+            yield position
+            continue
+        bound.add(id(block))
+        other = block.other
+        if other is not None and block.parent is not None and (id(other) in bound or other.leaves):
+            pending.append((block.parent, block.start))
+
+
+def _place(binding: Binding) -> int:
+    return 0 if binding.kind == "parameter" else binding.site.position
 
 
 def is_same_run(scope: Scope, used_in: Scope) -> bool:

@@ -145,11 +145,19 @@ class EntryReader:
 
     def _key(self, node: ast.expr, site: Site) -> Values:
         if not isinstance(node, ast.Call):
-            return frozenset()
+            return self._dispatched_type(node, site)
         for keyword in node.keywords:
             if keyword.arg in _KEYWORDS:
                 return self._resolver.evaluate(keyword.value, site)
         return self._argument(node, site, 0)
+
+    def _dispatched_type(self, decorator: ast.expr, site: Site) -> Values:
+        """The type of its first parameter, for which `@function.register` of `functools.singledispatch` enters it."""
+        definition = site.scope.module.decorated.get(decorator)
+        if not isinstance(definition, ast.FunctionDef) or not definition.args.args:
+            return frozenset()
+        annotation = definition.args.args[0].annotation
+        return frozenset() if annotation is None else self._resolver.evaluate(annotation, site)
 
     def _argument(self, node: ast.expr, site: Site, index: int, keyword: str = "") -> Values:
         if not isinstance(node, ast.Call):

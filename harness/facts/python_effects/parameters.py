@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from harness.facts.python_effects.scopes import Binding, FunctionNode, Module, S
 from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
     UNKNOWN,
+    Builtin,
     Constant,
     Imported,
     Items,
@@ -24,6 +26,8 @@ from harness.facts.python_effects.values import (
 if TYPE_CHECKING:
     from harness.facts.python_effects.resolve import Resolver
 
+_METACLASS = re.compile(r"^type$|(Meta|Type|metaclass)$")
+
 
 def parameter_values(resolver: Resolver, name: str, binding: Binding) -> Values:
     """The values that the calls in the judged files give a parameter, its default, and what its type says."""
@@ -33,6 +37,8 @@ def parameter_values(resolver: Resolver, name: str, binding: Binding) -> Values:
     own = _receiver(node, name, site.scope)
     if own is not None:
         return frozenset({own})
+    if _is_bases(resolver, node, name, site.scope):
+        return frozenset({Shared("the base classes of a class")})
     declared = _declared(resolver, node, name, site)
     if not resolver.parameters_count:
         return declared or NOTHING_KNOWN
@@ -97,6 +103,17 @@ def _default(resolver: Resolver, node: FunctionNode, name: str) -> Values:
 
 def _is_first(node: FunctionNode, name: str) -> bool:
     return [a.arg for a in (*node.args.posonlyargs, *node.args.args)][:1] == [name]
+
+
+def _is_bases(resolver: Resolver, node: FunctionNode, name: str, scope: Scope) -> bool:
+    """Whether a metaclass is given the base classes of what it makes by a parameter."""
+    owner = scope.parent.node if scope.parent is not None else None
+    names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+    if not isinstance(owner, ast.ClassDef) or names[2:3] != [name] or isinstance(node, ast.Lambda):
+        return False
+    bases = resolver.bases(OwnClass(owner, scope.module)) if owner.bases else frozenset()
+    is_made = node.name in ("__new__", "__init__", "__prepare__")
+    return is_made and any(isinstance(b, (Builtin, Imported)) and _METACLASS.search(b.name) for b in bases)
 
 
 def _receiver(node: FunctionNode, name: str, scope: Scope | None) -> OwnInstance | OwnClass | None:

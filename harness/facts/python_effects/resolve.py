@@ -9,7 +9,12 @@ from collections.abc import Iterable
 from harness.facts.python_effects.attributes import attribute_of
 from harness.facts.python_effects.calls import call_values, returned_values
 from harness.facts.python_effects.containers import element_values, subscript_values
-from harness.facts.python_effects.flow import index_instance_writes, is_same_run, reaching_bindings
+from harness.facts.python_effects.flow import (
+    index_instance_writes,
+    is_on_every_way,
+    is_same_run,
+    reaching_bindings,
+)
 from harness.facts.python_effects.parameters import parameter_values
 from harness.facts.python_effects.scopes import (
     Binding,
@@ -27,6 +32,7 @@ from harness.facts.python_effects.values import (
     OwnFunction,
     OwnModule,
     Shared,
+    Value,
     Values,
     paths,
     texts,
@@ -155,26 +161,38 @@ class Resolver:
         return NOTHING_KNOWN
 
     def lookup(self, name: str, site: Site) -> Values:
-        """What a name stands for at a place."""
+        """What a name stands for at a place.
+
+        The names of functions are theirs wherever they are bound; where a class or module binds one on some ways
+        only, the others find it further out.
+        """
+        values: set[Value] = set()
         for number, scope in enumerate(site.scope.chain()):
             if number and scope.kind == "class":
                 continue
             if name in site.scope.global_names and scope.kind != "module":
                 continue
             if found := scope.bindings.get(name):
-                reaching = reaching_bindings(found, site) if is_same_run(scope, site.scope) else found
-                return union(
-                    parameter_values(self, name, b) if b.kind == "parameter" else self.bound(b)
-                    for b in reaching
-                )
-        if name == "__builtins__":
-            return frozenset({Imported("builtins")})
-        if hasattr(builtins, name):
-            return frozenset({Builtin(name)})
+                reaching, is_bound = found, is_on_every_way(found)
+                if scope.kind != "comprehension" and is_same_run(scope, site.scope):
+                    reaching, is_bound = reaching_bindings(found, site)
+                for binding in reaching:
+                    is_parameter = binding.kind == "parameter"
+                    is_bound &= binding.kind != "deleted"
+                    if binding.kind != "deleted":
+                        values |= (
+                            parameter_values(self, name, binding) if is_parameter else self.bound(binding)
+                        )
+                if is_bound or scope.kind in ("function", "comprehension"):
+                    return frozenset(values) or NOTHING_KNOWN
         stars = site.scope.module.star_imports
-        if stars:
-            return union(self.attribute(self.named(star), name) for star in stars) | NOTHING_KNOWN
-        return NOTHING_KNOWN
+        if name == "__builtins__":
+            values.add(Imported("builtins"))
+        elif hasattr(builtins, name):
+            values.add(Builtin(name))
+        elif stars and not values:
+            values |= union(self.attribute(self.named(star), name) for star in stars) | NOTHING_KNOWN
+        return frozenset(values) or NOTHING_KNOWN
 
     def returned(self, function: OwnFunction) -> Values:
         """What a call of a judged function returns."""

@@ -29,6 +29,17 @@ class Block:
     is_caught: bool = False
     """Whether it is the body of a `try` that has handlers."""
     statements: Sequence[ast.stmt] = ()
+    start: int = 0
+    """Position of the statement that it is part of."""
+    other: Block | None = None
+    """The other block of an `if` that has both: one of them runs."""
+
+    @property
+    def leaves(self) -> bool:
+        """Whether nothing after it runs."""
+        return bool(self.statements) and isinstance(
+            self.statements[-1], ast.Return | ast.Raise | ast.Continue | ast.Break
+        )
 
     def chain(self) -> Iterator[Block]:
         """The block and those around it, innermost first."""
@@ -83,12 +94,14 @@ class Site:
 class Binding:
     """One way in which a name gets a value."""
 
-    kind: Literal["import", "value", "element", "definition", "parameter", "unknown"]
+    kind: Literal["import", "value", "element", "definition", "parameter", "unknown", "deleted"]
     site: Site
     node: ast.AST | None = None
     index: int | None = None
     """Which item of the value, where it is unpacked."""
     dotted: str = ""
+    is_inline: bool = False
+    """Whether an expression binds it, which may stand before the place in the same statement."""
 
 
 @dataclass(eq=False, slots=True, repr=False)

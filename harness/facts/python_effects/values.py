@@ -106,6 +106,8 @@ class Unknown:
 
 
 UNKNOWN = Unknown()
+UNSPELT = "…"
+"""Stands for a name that the text does not say."""
 Value = (
     Imported
     | Builtin
@@ -138,6 +140,12 @@ def paths(values: Values) -> frozenset[Made]:
 def texts(values: Values) -> tuple[str, ...]:
     """The strings among the values, sorted."""
     return tuple(sorted(v.value for v in values if isinstance(v, Constant) and isinstance(v.value, str)))
+
+
+def spelt(values: Values) -> tuple[str, ...]:
+    """The strings among the values, sorted, and `…` where it may be another one."""
+    found = texts(values)
+    return found if found and len(found) == len(values) else (*found, UNSPELT)
 
 
 def union(many: Iterable[Values]) -> Values:

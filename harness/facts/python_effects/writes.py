@@ -14,11 +14,13 @@ from harness.facts.python_effects.scopes import Module, Site
 from harness.facts.python_effects.tables import attribute_kind, container_kind
 from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
+    UNSPELT,
     Imported,
     Namespace,
     Shared,
     Values,
     dotted_names,
+    spelt,
     texts,
 )
 from harness.facts.python_effects.when import ImportTime, is_script
@@ -71,12 +73,12 @@ class Writes:
         sure = all(isinstance(v, Imported) for v in values)
         held = self.resolver.evaluate(key, place.site) if key is not None else NOTHING_KNOWN
         foreign = dotted_names(held)
-        keys = texts(held) or foreign[:1]
+        keys = (texts(held) and spelt(held)) or foreign[:1]
         for value in sorted((v for v in values if isinstance(v, (Imported, Shared))), key=lambda v: v.name):
             kind = EffectKind.SHARED_OBJECT if isinstance(value, Shared) else container_kind(value.name)
             if value.name.endswith(_LAYER_TABLE):
                 kind = EffectKind.REGISTRY
-            for text in keys or (None,):
+            for text in [None if key == UNSPELT else key for key in keys] or [None]:
                 yield self._effect(
                     place,
                     kind,

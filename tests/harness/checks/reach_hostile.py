@@ -3,6 +3,127 @@
 from __future__ import annotations
 
 HOSTILE: dict[str, str] = {
+    "bound in a class below a condition": (
+        "import vllm.x as L\n"
+        "from own.compat import Thing\n"
+        "class A:\n"
+        "    if Thing:\n"
+        "        L = Thing()\n"
+        "    L.forward = 1\n"
+    ),
+    "bound in a class and deleted": (
+        "import vllm.x as L\nclass A:\n    L = object()\n    del L\n    L.forward = 1\n"
+    ),
+    "bound in a class by a loop over nothing": (
+        "import vllm.x as L\nclass A:\n    for L in ():\n        pass\n    L.forward = 1\n"
+    ),
+    "bound by the second part of an and": (
+        "import vllm.x as L\ndef own(): return 0\nown() and (L := dict())\nL.forward = 1\n"
+    ),
+    "bound by one part of a conditional expression": (
+        "import vllm.x as L\nimport sys\n(L := dict()) if len(sys.argv) > 9 else 0\nL.forward = 1\n"
+    ),
+    "bound by a loop over nothing": ("import vllm.x as L\nfor L in ():\n    pass\nL.forward = 1\n"),
+    "bound by a loop in a function": (
+        "def f(items):\n    import vllm.x as L\n    for L in items:\n        pass\n    L.forward = 1\n"
+    ),
+    "bound by a handler that does not run": (
+        "import vllm.x as L\ntry:\n    pass\nexcept ValueError as L:\n    pass\nL.forward = 1\n"
+    ),
+    "bound by a case that does not fit": (
+        "import vllm.x as L\n"
+        "import sys\n"
+        "match len(sys.argv):\n"
+        "    case 77 as L:\n"
+        "        pass\n"
+        "L.forward = 1\n"
+    ),
+    "bound by a pattern that does not fit": (
+        "import vllm.x as L\nimport sys\nmatch sys.argv:\n    case [a, b, L]:\n        pass\nL.forward = 1\n"
+    ),
+    "bound in a comprehension": (
+        "import vllm.x as L\nimport sys\nn = [L := 1 for q in sys.argv if q == 'zz']\nL.forward = 1\n"
+    ),
+    "bound again by a function through global": (
+        "def g():\n"
+        "    global L\n"
+        "    import vllm.x as L\n"
+        "def own(): return {}\n"
+        "L = own()\n"
+        "g()\n"
+        "L.forward = 1\n"
+    ),
+    "bound again by a function through nonlocal": (
+        "def f():\n"
+        "    def g():\n"
+        "        nonlocal L\n"
+        "        import vllm.x as L\n"
+        "    L = {}\n"
+        "    g()\n"
+        "    L.forward = 1\n"
+    ),
+    "built-in that is replaced on one way": (
+        "import vllm.x as L\n"
+        "import sys\n"
+        "if len(sys.argv) > 8:\n"
+        "    def setattr(*a): ...\n"
+        "def f():\n"
+        "    setattr(L, 'forward', 1)\n"
+    ),
+    "built-in that is replaced no more": (
+        "import vllm.x as L\ndef setattr(*a): ...\ndel setattr\nsetattr(L, 'forward', 1)\n"
+    ),
+    "bound in the same condition": (
+        "import sys\nm = None\nif (m := sys.modules.get('vllm.utils')) and setattr(m, 'cdiv', 1):\n    pass\n"
+    ),
+    "name that is known on one way only": (
+        "import vllm.x as L\nimport sys\nn = 'F' if sys.argv else sys.argv[0]\ngetattr(L, n).forward = 1\n"
+    ),
+    "variable that is known on one way only": (
+        "import os, sys\ndef f(k):\n    n = 'OWN_X' if k else k\n    os.environ[n] = '1'\n"
+    ),
+    "computed function of a module": ("import vllm.x as L\ndef f(n):\n    getattr(L, n)()\n"),
+    "computed global": ("import vllm.x as L\ndef f(n):\n    globals()[n].forward = 1\n"),
+    "computed global by setattr": (
+        "import vllm.x as L\ndef f(n):\n    setattr(globals()[n], 'forward', 1)\n"
+    ),
+    "computed global by get": ("import vllm.x as L\ndef f(n):\n    globals().get(n).forward = 1\n"),
+    "computed name in vars": ("import vllm.x as L\ndef f(n):\n    vars(L)[n].forward = 1\n"),
+    "computed name in a dictionary": ("import vllm.x as L\ndef f(n):\n    L.__dict__[n].forward = 1\n"),
+    "computed local": ("def f(n):\n    import vllm.x as L\n    locals()[n].forward = 1\n"),
+    "computed module": ("import importlib\ndef f(n):\n    importlib.import_module(n).forward = 1\n"),
+    "computed module by setattr": (
+        "import importlib\ndef f(n):\n    m = importlib.import_module(n)\n    setattr(m, 'forward', 1)\n"
+    ),
+    "computed module by __import__": ("def f(n):\n    __import__(n).forward = 1\n"),
+    "module whose name is put together": (
+        "import importlib\ndef f(n):\n    importlib.import_module(f'vllm.{n}').forward = 1\n"
+    ),
+    "module whose name is reversed": (
+        "import importlib\nimportlib.import_module('x.mllv'[::-1]).forward = 1\n"
+    ),
+    "computed method": (
+        "import operator\nimport vllm.x as L\ndef f(n):\n    operator.methodcaller(n, 'a', 1)(L)\n"
+    ),
+    "computed function by an alias of getattr": (
+        "import vllm.x as L\ng = getattr\ndef f(n):\n    g(L, n)()\n"
+    ),
+    "object found by its name": ("import pkgutil\npkgutil.resolve_name('vllm.x:F').forward = 1\n"),
+    "class found by the engine by its name": (
+        "from vllm.utils import resolve_obj_by_qualname\nresolve_obj_by_qualname('vllm.x.F').forward = 1\n"
+    ),
+    "context of decimals": ("import decimal\ndecimal.getcontext().prec = 3\n"),
+    "method of list by its class": ("import vllm.x as L\nlist.append(L.TABLE, 1)\n"),
+    "bases that a metaclass is given": (
+        "import vllm.x as L\n"
+        "class M(type):\n"
+        "    def __new__(m, n, b, d):\n"
+        "        for x in b:\n"
+        "            x.forward = 1\n"
+        "        return super().__new__(m, n, b, d)\n"
+        "class A(L.F, metaclass=M): ...\n"
+    ),
+    "dispatch of a type by its annotation": ("from vllm.x import f\n@f.register\ndef _(x: int): ...\n"),
     "machine asked inside a sum": ("import torch\nN = torch.cuda.device_count() * 2\nassert N - 2 > 0\n"),
     "machine asked by a function that refuses": (
         "import torch\ndef check():\n    if not torch.cuda.is_available():\n        raise RuntimeError\ncheck()\n"
@@ -298,6 +419,88 @@ HOSTILE: dict[str, str] = {
 }
 """None may be let through."""
 HARMLESS: dict[str, str] = {
+    "bound in both blocks of an if": (
+        "import sys\n"
+        "import vllm.x as L\n"
+        "if sys.argv:\n"
+        "    L = {}\n"
+        "else:\n"
+        "    L = {'b': 1}\n"
+        "L['DeepseekV3ForCausalLM'] = 1\n"
+    ),
+    "bound in a class on both ways": (
+        "import sys\n"
+        "import vllm.x as L\n"
+        "class A:\n"
+        "    if sys.argv:\n"
+        "        L = {}\n"
+        "    else:\n"
+        "        L = {'b': 1}\n"
+        "    L['DeepseekV3ForCausalLM'] = 1\n"
+    ),
+    "bound in a block whose other one leaves": (
+        "import vllm.x as X\n"
+        "def f(c):\n"
+        "    L = X\n"
+        "    if c:\n"
+        "        return L\n"
+        "    else:\n"
+        "        L = {}\n"
+        "    L['DeepseekV3ForCausalLM'] = 1\n"
+    ),
+    "loop variable of its own": (
+        "import vllm.x as L\ndef f():\n    for L in ({}, {}):\n        L['DeepseekV3ForCausalLM'] = 1\n"
+    ),
+    "caught error of its own": (
+        "import vllm.x as L\n"
+        "def f():\n"
+        "    try:\n"
+        "        return 1\n"
+        "    except ValueError as L:\n"
+        "        L.note = 1\n"
+    ),
+    "bound in front of an and": (
+        "import vllm.x as L\n"
+        "def f(c):\n"
+        "    return (L := {}) is not None and L.update({'DeepseekV3ForCausalLM': 1})\n"
+    ),
+    "optional package": (
+        "try:\n"
+        "    import numba\n"
+        "except ImportError:\n"
+        "    numba = None\n"
+        "def f(x):\n"
+        "    return numba.jit(x) if numba else x\n"
+    ),
+    "computed module that is only called": (
+        "import importlib\ndef f(name, x):\n    return importlib.import_module(name).run(x)\n"
+    ),
+    "computed function of its own": ("def a(): ...\ndef f(name):\n    return globals()[name]()\n"),
+    "computed method of self": (
+        "class A:\n    def f(self, name, x):\n        return getattr(self, name)(x)\n"
+    ),
+    "locals without self": (
+        "class A:\n"
+        "    def __init__(self, a, b):\n"
+        "        given = locals()\n"
+        "        given.pop('self')\n"
+        "        self.given = given\n"
+    ),
+    "computed dtype": (
+        "import torch\ndef f(config):\n    return torch.empty(3, dtype=getattr(torch, config.dtype))\n"
+    ),
+    "method of dict on its own": (
+        "import operator\nA = {}\nB = []\ndict.update(A, a=1)\nlist.append(B, 1)\noperator.iadd(B, [1])\n"
+    ),
+    "metaclass that only reads": (
+        "class M(type):\n"
+        "    def __new__(m, n, bases, d):\n"
+        "        return super().__new__(m, n, tuple(b for b in bases if b), d)\n"
+        "class A(metaclass=M): ...\n"
+    ),
+    "dispatch of its own by annotation": (
+        "import functools\n@functools.singledispatch\ndef load(x): ...\n@load.register\ndef _(x: int): ...\n"
+    ),
     "cast of its own": ("from typing import Any, cast\nclass A: ...\ncast(Any, A).forward = 1\n"),
     "entered in a call": (
         "import contextlib, torch\n"
