@@ -10,7 +10,6 @@ from bundles.attestation import sign_bundle
 from bundles.files import write_atomic
 from bundles.keyless import sign_keyless
 from bundles.keys import make_private_key, read_private_key, write_key_pair
-from bundles.reader import read_bundle
 from bundles.waiver import Waiver, sign_waiver
 from harness.app.intact import read_intact, require_outside
 from harness.app.judging import known_checks
@@ -50,8 +49,8 @@ def sign_as_job(bundle: Path) -> CommandResult:
 
 
 def pack_bundle(bundle: Path, out: Path | None) -> CommandResult:
-    """Writes a bundle that is whole into one file."""
-    read_bundle(bundle)
+    """Writes a bundle that is intact into one file."""
+    read_intact(bundle)
     archive = out or bundle.with_name(bundle.name + SUFFIX)
     require_outside(archive)
     pack(bundle, archive)

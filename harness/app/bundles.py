@@ -16,12 +16,13 @@ from bundles.keys import parse_public_key
 from bundles.merge import is_missing_tier, list_choices, merged_records, require_one_question
 from bundles.reader import read_bundle
 from bundles.scrub import TakenOver
-from bundles.verify import Difference, VerifyResult, verify_bundle
-from bundles.writer import EvidenceStore, seal
+from bundles.verify import JUDGED_BY_OTHERS, Difference, VerifyResult, verify_bundle
+from bundles.writer import EvidenceStore
 from harness.app.collector import collector_paused
-from harness.app.intact import read_intact, require_outside
+from harness.app.intact import JUDGE_AGAIN, exit_code_of, read_intact, require_outside
 from harness.app.judgement_text import render_judgement
 from harness.app.judging import decide, render_report
+from harness.app.sealing import judge_and_seal
 from harness.config import read_configuration
 from harness.facts.packages import digest_of_judge
 from harness.model.errors import ConfigurationError
@@ -31,6 +32,8 @@ from harness.model.judgement import Judgement
 from harness.model.words import ExitCode, Outcome, Principle, Tier, Verdict
 from harness.options import CombineOptions, CommandResult, ReportOptions, VerifyOptions
 from reports.shown import visible
+
+GET_AGAIN = "get the bundle again from where it was made."
 
 
 def report(options: ReportOptions) -> CommandResult:
@@ -61,7 +64,7 @@ def verify(options: VerifyOptions) -> CommandResult:
         )
     result = replace(result, differences=(*result.differences, *_missing_signature(result, options.keys)))
     findings = [difference_finding(d) for d in result.differences]
-    code = ExitCode.ADMIT if result.intact else ExitCode.HARNESS
+    code = exit_code_of(result)
     if options.output.format == "json":
         return CommandResult(text=render_verify_json(result, findings), exit_code=code)
     if result.intact and result.rebuilt is not None:
@@ -77,11 +80,20 @@ def verify(options: VerifyOptions) -> CommandResult:
 
 
 def _say_differences(result: VerifyResult) -> list[str]:
-    """Lines for what is not as it should be; none for an intact bundle."""
+    """Lines for what is not as it should be, and what to do about it; none for an intact bundle."""
     if result.intact:
         return []
-    lines = [f"NOT intact: {len(result.differences)} differences."]
-    return lines + [visible(f"  {d.where or '(bundle)'}: {d.message} [{d.slug}]") for d in result.differences]
+    number = len(result.differences)
+    lines = [f"NOT intact: {number} difference{'s' if number > 1 else ''}.", f"  next: {GET_AGAIN}"]
+    if result.judged_by_others and result.rebuilt is not None:
+        lines = [
+            f"judged by another fasttrack: {result.num_files} files and {result.num_evidence} evidence records are as "
+            "they were sealed; findings, verdict or report come out otherwise with the fasttrack that runs here.",
+            f"  verdict of its evidence here: {result.rebuilt.verdict}: {result.rebuilt.reason}",
+            f"  next: {JUDGE_AGAIN}",
+        ]
+    lines += [f"  {d.where or '(bundle)'}: {d.message} [{d.slug}]" for d in result.differences]
+    return list(map(visible, lines))
 
 
 def _missing_signature(result: VerifyResult, files: Sequence[Path]) -> list[Difference]:
@@ -108,7 +120,7 @@ def difference_finding(difference: Difference) -> Finding:
         subject=difference.where or "bundle",
         outcome=Outcome.ERROR,
         message=f"{difference.message} [{difference.slug}]",
-        advice="Get the bundle again from where it was made.",
+        advice=JUDGE_AGAIN if difference.slug == JUDGED_BY_OTHERS else GET_AGAIN,
     )
 
 
@@ -118,8 +130,13 @@ def render_verify_json(result: VerifyResult, findings: Sequence[Finding]) -> str
     document = {
         "schema_version": 1,
         "intact": result.intact,
+        "judged_by_others": result.judged_by_others,
         "verdict": str(result.rebuilt.verdict) if intact and result.rebuilt else None,
-        "reason": "findings, verdict and report come out the same" if intact else "the bundle is not intact",
+        "reason": "findings, verdict and report come out the same"
+        if intact
+        else "another fasttrack judged it"
+        if result.judged_by_others
+        else "the bundle is not intact",
         "num_files": result.num_files,
         "num_evidence": result.num_evidence,
         "signers": [a.signer.fingerprint for a in result.attestations],
@@ -131,14 +148,14 @@ def render_verify_json(result: VerifyResult, findings: Sequence[Finding]) -> str
 def show(options: VerifyOptions) -> CommandResult:
     """What a bundle holds: the change, its tiers and records, its size, who signed it.
 
-    The verdict is the one that its evidence gives now; exit code 4, and a first line that says so, where the bundle is
-    not intact.
+    The verdict is the one that its evidence gives now; where that of the bundle is another one, or anything else is not
+    as it was sealed, the first line and the exit code say so.
     """
     with opened(options.bundle) as folder, collector_paused():
         result = verify_bundle(folder, decide, render_report, judge_sha256=digest_of_judge())
         bundle = result.bundle or read_bundle(folder)
     judgement = result.rebuilt or bundle.judgement
-    code = ExitCode.ADMIT if result.intact else ExitCode.HARNESS
+    code = exit_code_of(result)
     kinds = Counter((str(r.tier), r.kind) for r in bundle.records)
     hardware = sorted({r.hardware for r in bundle.records if r.hardware})
     signers = [a.signer.fingerprint for a in result.attestations]
@@ -235,18 +252,7 @@ def merge(options: CombineOptions) -> CommandResult:
     store = EvidenceStore(options.out, replace=True, scrubber=scrubber)
     for record in records:
         store.add(record)
-    first = bundles[0]
-    judgement = decide(first.manifest_text, first.policy_text, first.change, store.records)
-    seal(
-        options.out,
-        manifest_text=first.manifest_text,
-        policy_text=first.policy_text,
-        judgement=judgement,
-        render_report=render_report,
-        scrubber=scrubber,
-    )
-    text = render_judgement(judgement, options.out, options.output)
-    return CommandResult(text=text, exit_code=judgement.exit_code)
+    return judge_and_seal(options.out, bundles[0], store.records, scrubber, options.output)
 
 
 def choose_records(bundles: Sequence[Bundle], signers: Sequence[Sequence[str]]) -> tuple[AnyEvidence, ...]:

@@ -1,20 +1,59 @@
-"""`fasttrack bundle seal`: judges and seals the evidence of a run that recorded it and did not come to its end."""
+"""Evidence becomes a bundle: judged, sealed and said; `fasttrack bundle seal` does it for a run that did not end."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
 from bundles.machine_names import this_machine
 from bundles.partial import read_begun
+from bundles.scrub import Scrubber
 from bundles.writer import EvidenceStore, seal
 from harness.app.judgement_text import render_judgement
 from harness.app.judging import decide, render_report
 from harness.app.recorder import Progress, Recorder
 from harness.app.resuming import unproven
+from harness.model.change import Change
 from harness.model.errors import ConfigurationError
+from harness.model.evidence import AnyEvidence
 from harness.model.words import Tier
-from harness.options import CommandResult, VerifyOptions
+from harness.options import CommandResult, OutputOptions, VerifyOptions
 
 INTERRUPTED = "the run ended before it, and its evidence was sealed as it stood"
 """Why a required tier is missing of which nothing was recorded."""
+
+
+class Asked(Protocol):
+    """What evidence is judged under."""
+
+    @property
+    def manifest_text(self) -> str:
+        """The change's manifest."""
+
+    @property
+    def policy_text(self) -> str:
+        """What it is held to."""
+
+    @property
+    def change(self) -> Change:
+        """Its commits."""
+
+
+def judge_and_seal(
+    out: Path, asked: Asked, records: Sequence[AnyEvidence], scrubber: Scrubber, output: OutputOptions
+) -> CommandResult:
+    """Judges the records that lie in `out`, seals them there, and says what came out."""
+    judgement = decide(asked.manifest_text, asked.policy_text, asked.change, records)
+    seal(
+        out,
+        manifest_text=asked.manifest_text,
+        policy_text=asked.policy_text,
+        judgement=judgement,
+        render_report=render_report,
+        scrubber=scrubber,
+    )
+    return CommandResult(text=render_judgement(judgement, out, output), exit_code=judgement.exit_code)
 
 
 def seal_begun(options: VerifyOptions) -> CommandResult:
@@ -44,14 +83,4 @@ def seal_begun(options: VerifyOptions) -> CommandResult:
     for tier in begun.policy.required:
         if tier is not Tier.STATIC and tier not in recorded:
             recorder.gap(tier, f"tier {tier}", INTERRUPTED, broke=False)
-    judgement = decide(begun.manifest_text, begun.policy_text, begun.change, recorder.evidence.records)
-    seal(
-        options.bundle,
-        manifest_text=begun.manifest_text,
-        policy_text=begun.policy_text,
-        judgement=judgement,
-        render_report=render_report,
-        scrubber=scrubber,
-    )
-    text = render_judgement(judgement, options.bundle, options.output)
-    return CommandResult(text=text, exit_code=judgement.exit_code)
+    return judge_and_seal(options.bundle, begun, recorder.evidence.records, scrubber, options.output)

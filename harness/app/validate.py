@@ -13,17 +13,17 @@ from bundles.machine_names import this_machine
 from bundles.partial import begin
 from bundles.scrub import Scrubber
 from bundles.scrub_forms import PUBLISHED
-from bundles.writer import EvidenceStore, seal
+from bundles.writer import EvidenceStore
 from harness.app.cpu_tier import CpuRun, collect_cpu_tier
 from harness.app.gpu_tier import collect_gpu_tier
-from harness.app.judgement_text import render_judgement
-from harness.app.judging import decide, known_checks, render_report
+from harness.app.judging import known_checks
 from harness.app.kernel_tests import record_kernel_tests
 from harness.app.kernels import KernelRun, collect_kernels
 from harness.app.own_tests import own_tests_of
 from harness.app.reaching import StaticQuestion
 from harness.app.recorder import Progress, Recorder, utc_now
 from harness.app.resuming import RUN_FOLDER, is_awaited, mark_run, recover, reopened
+from harness.app.sealing import judge_and_seal
 from harness.app.static_tier import collect_text
 from harness.app.suite_plan import SIZES
 from harness.config import (
@@ -149,20 +149,9 @@ def validate(
             if tier is not Tier.STATIC and tier not in collected:
                 recorder.gap(tier, f"tier {tier}", "the run was interrupted before it", broke=False)
     progress.say("judging")
-    judgement = decide(
-        question.manifest_text, question.policy_text, question.change, recorder.evidence.records
-    )
-    seal(
-        options.out,
-        manifest_text=question.manifest_text,
-        policy_text=question.policy_text,
-        judgement=judgement,
-        render_report=render_report,
-        scrubber=scrubber,
-    )
+    result = judge_and_seal(options.out, question, recorder.evidence.records, scrubber, options.output)
     progress.say(f"report: {options.out / 'report.html'}")
-    text = render_judgement(judgement, options.out, options.output)
-    return CommandResult(text=text, exit_code=ExitCode.INTERRUPTED if interrupted else judgement.exit_code)
+    return replace(result, exit_code=ExitCode.INTERRUPTED) if interrupted else result
 
 
 def scrubber_for(question: Question) -> Scrubber:

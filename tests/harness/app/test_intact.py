@@ -14,16 +14,15 @@ from bundles.writer import EvidenceStore, seal
 from harness.app.judging import decide, render_report
 from harness.app.selftest.resealing import reseal
 from harness.cli import main
-from harness.model.evidence import SourceEvidence
+from harness.facts.packages import digest_of_judge
+from harness.model.evidence import EnvironmentEvidence, SourceEvidence
 from harness.model.judgement import Judgement
 from harness.model.words import ExitCode, Outcome, Tier, Verdict
 from tests.bundles.examples import CHANGE, MANIFEST_TEXT, POLICY_TEXT, evidence_to_reject
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A bundle whose evidence makes a required check fail."""
-    folder = tmp_path_factory.mktemp("intact") / "b"
+def bundle_of(folder: Path, harness_sha256: str) -> Path:
+    """A bundle whose evidence makes a required check fail, and says which fasttrack judged it."""
     store = EvidenceStore(folder)
     source = SourceEvidence(
         tier=Tier.STATIC,
@@ -33,7 +32,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         evidence=(),
     )
     for record in (*evidence_to_reject(), source):
-        store.add(record)
+        is_machine = isinstance(record, EnvironmentEvidence)
+        store.add(record.model_copy(update={"harness_sha256": harness_sha256}) if is_machine else record)
     seal(
         folder,
         manifest_text=MANIFEST_TEXT,
@@ -41,6 +41,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         judgement=decide(MANIFEST_TEXT, POLICY_TEXT, CHANGE, store.records),
         render_report=render_report,
     )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return bundle_of(tmp_path_factory.mktemp("intact") / "b", digest_of_judge())
+
+
+@pytest.fixture(scope="module")
+def judged_by_others(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What another fasttrack made of the evidence, or a forger who names one: these cannot be told apart here."""
+    folder = bundle_of(tmp_path_factory.mktemp("others") / "b", "5b" * 32)
+    reseal(folder, judgement=admitted)
     return folder
 
 
@@ -72,6 +85,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ["bundle", "diff", "HONEST", "BUNDLE"],
         ["bundle", "sign", "BUNDLE", "--key", "KEY"],
         ["bundle", "attest", "BUNDLE"],
+        ["bundle", "pack", "BUNDLE"],
         ["submit", "BUNDLE"],
     ],
     ids=" ".join,
@@ -85,6 +99,38 @@ def test_no_command_acts_on_a_verdict_that_the_evidence_does_not_give(
     shown = capsys.readouterr()
     assert (code, "NOT intact" in shown.err, "All is well" in shown.out) == (ExitCode.HARNESS, True, False)
     assert list_files(forged) == before and not forged.with_name("f.tar.gz").exists()
+
+
+def test_a_bundle_that_another_fasttrack_judged_is_not_called_damaged_and_what_to_do_is_said(
+    judged_by_others: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("verify", "show"):
+        assert main(["bundle", command, str(judged_by_others)]) == ExitCode.UNDECIDED
+        first, verdict, following, *_ = capsys.readouterr().out.splitlines()
+        assert first.startswith("judged by another fasttrack") and ": reject: " in verdict
+        assert "bundle merge" in following
+    assert main(["bundle", "verify", str(judged_by_others), "--format", "json"]) == ExitCode.UNDECIDED
+    document = json.loads(capsys.readouterr().out)
+    assert (document["intact"], document["judged_by_others"], document["verdict"]) == (False, True, None)
+
+
+def test_what_another_fasttrack_judged_is_neither_packed_nor_signed(
+    judged_by_others: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in (["pack"], ["sign", "--key", str(key)]):
+        assert main(["bundle", *command, str(judged_by_others)]) == ExitCode.HARNESS
+        assert "judged-by-other-sources" in capsys.readouterr().err
+    assert not judged_by_others.with_name("b.tar.gz").exists()
+
+
+def test_a_damaged_bundle_is_called_damaged_whoever_judged_it(
+    judged_by_others: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = Path(shutil.copytree(judged_by_others, tmp_path / "d"))
+    (damaged / "raw").mkdir()
+    (damaged / "raw" / "x.log").write_text("x")
+    assert main(["bundle", "verify", str(damaged)]) == ExitCode.HARNESS
+    assert capsys.readouterr().out.startswith("NOT intact")
 
 
 def test_show_says_first_that_a_bundle_is_not_intact_and_what_its_evidence_gives(
