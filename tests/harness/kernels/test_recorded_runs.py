@@ -115,9 +115,10 @@ def test_the_list_says_how_many_cells_a_bench_has_and_lost_and_whether_it_ended(
 
 
 @pytest.mark.parametrize("path", BENCHES, ids=lambda path: path.stem)
-def test_no_kernel_of_a_bench_moves_its_bytes_quicker_than_the_copy_of_the_same_run(path: Path):
+def test_no_kernel_of_a_bench_moves_its_bytes_quicker_than_the_memory_can(path: Path):
+    """4.8 TB/s by NVIDIA's data sheet of the H200: what is quicker read its inputs from a cache."""
     run = BenchRun(**json.loads(path.read_text(encoding="utf-8")))
-    assert max(cell.bytes_per_second or 0 for cell in run.cells) <= run.copy_bytes_per_second
+    assert max(cell.bytes_per_second or 0 for cell in run.cells) <= 4.8e12
 
 
 @pytest.mark.parametrize("path", BENCHES, ids=lambda path: path.stem)
