@@ -90,6 +90,8 @@ def _expected_value(entry: dict[str, Any], annotation: Any) -> str:
         return f"a list of at least {context['min_length']}"
     if kind == "finite_number":
         return "a finite number"
+    if kind == "value_error":
+        return str(context["error"])
     limits = {"greater_than": "more than", "greater_than_equal": "at least"}
     limits |= {"less_than": "less than", "less_than_equal": "at most"}
     if kind in limits:

@@ -30,6 +30,8 @@ class Stage(StrEnum):
     that the profile asks."""
     TIMING = "timing"
     """All arms, timed."""
+    GPU = "gpu"
+    """What the gpu tier runs, but for timings."""
     BUNDLE = "bundle"
     """Nothing: a finished bundle is tampered with, and the gate asked."""
     EVIDENCE = "evidence"
@@ -69,7 +71,13 @@ class FaultDescription(Record):
     @model_validator(mode="after")
     def _expects_something(self) -> FaultDescription:
         if not self.expected and not self.escapes and self.stage is not Stage.QUICK:
-            raise ValueError("expected: nothing is expected to find it, and `escapes` does not say why")
+            raise ValueError("checks under `expected`, or `escapes` to say why there are none")
+        return self
+
+    @model_validator(mode="after")
+    def _has_the_stage_of_its_tier(self) -> FaultDescription:
+        if (self.tier is Tier.GPU) is not (self.stage is Stage.GPU):
+            raise ValueError('`tier` and `stage` both "gpu", or neither')
         return self
 
 

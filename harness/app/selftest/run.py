@@ -58,15 +58,19 @@ from harness.options import (
 )
 
 SUBJECT = ("specialized_path/**",)
-_ENGINES = (Stage.PROBE, Stage.ARM, Stage.TIMING)
+_ENGINES = (Stage.PROBE, Stage.ARM, Stage.TIMING, Stage.GPU)
 _ROUNDS = (
     (Stage.STATIC, Stage.BUNDLE),
     (Stage.TESTS, Stage.EVIDENCE, Stage.PROBE, Stage.ARM),
     (Stage.QUICK,),
     (Stage.TIMING,),
+    (Stage.GPU,),
 )
 """Stages that go together: those without an engine, those with one, those with baselines of the quick profile, and what
-must have the machine for itself."""
+must have the machine, or its GPU, for itself."""
+_ALONE = (Stage.TIMING, Stage.GPU)
+_TIERS = {Stage.STATIC: Tier.STATIC, Stage.GPU: Tier.GPU}
+"""How far a change is judged where not up to the cpu tier."""
 
 
 def selftest(options: SelftestOptions) -> CommandResult:
@@ -153,7 +157,7 @@ class Selftest:
             chosen = [case for case in todo if case.fault.stage in stages]
             if chosen:
                 self._prepare(chosen)
-                self._run_round(chosen, 1 if Stage.TIMING in stages else self.options.jobs)
+                self._run_round(chosen, 1 if stages[0] in _ALONE else self.options.jobs)
 
     def _run_round(self, chosen: Sequence[Case], at_a_time: int) -> None:
         """The cases in processes of their own, which have what was prepared."""
@@ -269,10 +273,12 @@ class Selftest:
                 collect_own_tests(run.own_tests)
             elif stage in (Stage.ARM, Stage.QUICK):
                 self.arms.collect_case(run, changed, sizes_of(cases))
+            elif stage is Stage.GPU:
+                run.recorder.gap(Tier.CPU, f"tier {Tier.CPU}", "the case is of the gpu tier", broke=False)
             else:
                 collect_timed(run, TIMED if any(case.is_twin for case in cases) else SLOW)
 
-        tier = Tier.STATIC if stage is Stage.STATIC else Tier.CPU
+        tier = _TIERS.get(stage, Tier.CPU)
         out = self.workplace.folder / "bundles" / name
         self._judge(repo, "HEAD~1", out, tier, collect)
         judgement = read_bundle(out).judgement
@@ -296,6 +302,7 @@ class Selftest:
             out=out,
             output=OutputOptions(quiet=not self.options.verbose),
             python=self.options.python,
+            profile="quick" if tier is Tier.GPU else "full",
         )
         if validate(options, collect_cpu=collect).exit_code is ExitCode.INTERRUPTED:
             raise KeyboardInterrupt

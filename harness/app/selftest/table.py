@@ -25,7 +25,9 @@ def render_table(report: SelftestReport) -> str:
         if case.reason and case.verdict not in (CaseVerdict.DETECTED, CaseVerdict.CLEAN)
     ]
     open_checks = Counter(check for case in report.cases for check in case.open)
+    not_run = sum(case.verdict is CaseVerdict.NOT_RUN for case in report.cases)
     summary = [
+        *([f"Not run, and counted for no rate: {not_run} cases"] if not_run else []),
         *(f"Undecided by {check}: {count}" for check, count in sorted(open_checks.items())),
         f"Detected: {_rate(report.detection)}",
         f"False alarms: {_rate(report.false_alarm)}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,6 +29,7 @@ from harness.model.evidence import (
     PythonEffectsEvidence,
     evidence_set,
 )
+from harness.model.finding import Finding
 from harness.model.probe import OwnershipLoss, Place, Write
 from harness.model.words import ExitCode, Outcome, Tier, Verdict
 from harness.options import CombineOptions, OutputOptions
@@ -149,6 +150,19 @@ def with_step(record: ProbeEvidence, at: int, **update: object) -> ProbeEvidence
     return record.model_copy(update={"steps": tuple(steps)})
 
 
+def findings_with(check: str, breach: Callable[[AnyEvidence], AnyEvidence]) -> Sequence[Finding]:
+    """What a check says of the recorded evidence with a breach put into it."""
+    recorded = read(GPU)
+    (judged,) = [c for c in all_checks() if c.id == check]
+    context = CheckContext(
+        change=recorded.change,
+        manifest=recorded.manifest,
+        policy=recorded.policy,
+        evidence=evidence_set([breach(record) for record in recorded.records]),
+    )
+    return judged.run(context.at(Tier.GPU))
+
+
 @pytest.mark.parametrize(
     ("check", "breach"),
     [
@@ -161,15 +175,7 @@ def with_step(record: ProbeEvidence, at: int, **update: object) -> ProbeEvidence
 def test_each_check_of_the_tier_fails_on_the_same_evidence_with_one_breach(
     check: str, breach: Callable[[AnyEvidence], AnyEvidence]
 ) -> None:
-    recorded = read(GPU)
-    (judged,) = [c for c in all_checks() if c.id == check]
-    context = CheckContext(
-        change=recorded.change,
-        manifest=recorded.manifest,
-        policy=recorded.policy,
-        evidence=evidence_set([breach(record) for record in recorded.records]),
-    )
-    assert Outcome.FAIL in {f.outcome for f in judged.run(context.at(Tier.GPU))}
+    assert Outcome.FAIL in {f.outcome for f in findings_with(check, breach)}
 
 
 def test_joined_with_the_cpus_there_is_one_verdict_and_each_tier_says_which_machine_it_is_from(

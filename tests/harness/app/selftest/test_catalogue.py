@@ -166,7 +166,7 @@ def test_a_misspelt_key_is_named(tmp_path: Path) -> None:
 
 def test_a_fault_that_nothing_is_expected_to_find_is_refused(tmp_path: Path) -> None:
     one_fault(tmp_path, TEXT.replace('["ISO001"]', "[]"), "fault.patch", "twin.patch")
-    with pytest.raises(ConfigurationError, match="expected"):
+    with pytest.raises(ConfigurationError, match="expected checks under `expected`, or `escapes`"):
         load_catalogue(tmp_path)
 
 
