@@ -10,7 +10,13 @@ from harness.config_fields import BadField, suggestion
 from harness.model.evals import EvalSource, EvalsSection
 from harness.model.globs import glob_problem, literal_parts
 from harness.model.kernels import KernelsSection
-from harness.model.manifest import DispatchSection, Manifest, PathsSection, StateSection
+from harness.model.manifest import (
+    DispatchSection,
+    Manifest,
+    PathsSection,
+    PerformanceSection,
+    StateSection,
+)
 from harness.model.paths import PathRules
 from harness.model.policy import Policy
 from harness.model.words import Tier
@@ -31,14 +37,18 @@ def manifest_problems(manifest: Manifest) -> list[BadField]:
     nano = manifest.models.nano
     if nano is not None and not any("{out}" in argument for argument in nano.build):
         problems.append(BadField("models.nano.build", "no {out}", "{out} where the folder's name belongs"))
-    if manifest.models.slice is not None:
-        roots = manifest.paths.import_roots
-        problems += _dispatch_problems(manifest.models.slice.dispatch, roots, "models.slice.dispatch")
-        problems += _state_problems(manifest.models.slice.state, "models.slice.state")
+    found = manifest.models.slice
+    if found is not None:
+        path = "models.slice"
+        problems += _dispatch_problems(found.dispatch, manifest.paths.import_roots, f"{path}.dispatch")
+        problems += _state_problems(found.state, f"{path}.state")
+        if found.performance is not None:
+            names = (f"{path}.performance", f"{path}.scope")
+            problems += _performance_problems(found.performance, found.scope.max_batch, *names)
     problems += _state_problems(manifest.state, "state")
     problems += kernel_problems(manifest.kernels)
     problems += _eval_problems(manifest.evals, manifest.scope.max_context)
-    return problems + list(_performance_problems(manifest))
+    return problems + list(_performance_problems(manifest.performance, manifest.scope.max_batch))
 
 
 def _state_problems(section: StateSection | None, path: str) -> Iterator[BadField]:
@@ -179,19 +189,20 @@ def _eval_problems(evals: EvalsSection, max_context: int) -> Iterator[BadField]:
         )
 
 
-def _performance_problems(manifest: Manifest) -> Iterator[BadField]:
-    batches = manifest.performance.decode_batches
+def _performance_problems(
+    section: PerformanceSection, max_batch: int, path: str = "performance", scope: str = "scope"
+) -> Iterator[BadField]:
+    """Faults of `[performance]`, or of a slice's, within the scope of that name."""
+    batches = section.decode_batches
     if not batches:
-        yield BadField("performance.decode_batches", "an empty list", "a list of at least 1")
+        yield BadField(f"{path}.decode_batches", "an empty list", "a list of at least 1")
     for index, batch in enumerate(batches):
-        if not 1 <= batch <= manifest.scope.max_batch:
-            limit = f"1 to scope.max_batch ({manifest.scope.max_batch})"
-            yield BadField(f"performance.decode_batches[{index}]", str(batch), limit)
-    for index, claim in enumerate(manifest.performance.claims):
+        if not 1 <= batch <= max_batch:
+            limit = f"1 to {scope}.max_batch ({max_batch})"
+            yield BadField(f"{path}.decode_batches[{index}]", str(batch), limit)
+    for index, claim in enumerate(section.claims):
         if claim.batch not in batches:
-            yield BadField(
-                f"performance.claims[{index}].batch", str(claim.batch), "one of performance.decode_batches"
-            )
+            yield BadField(f"{path}.claims[{index}].batch", str(claim.batch), f"one of {path}.decode_batches")
 
 
 def _numbered(name: str, values: Iterable[str]) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from harness.model.completion import Completer, CompletionRequest
-from harness.model.evidence import TimingBlock, TimingEvidence
+from harness.model.evidence import GpuState, TimingBlock, TimingEvidence
 from harness.model.words import Arm, Tier
 
 Progress = Callable[[int, int], None]
@@ -58,11 +58,13 @@ def time_decode(
     hardware: str,
     recorded_at: Callable[[], str],
     wake: Callable[[Arm], None] | None = None,
+    observe: Callable[[], GpuState | None] | None = None,
     progress: Progress | None = None,
 ) -> TimingEvidence:
     """Runs one cell and returns its blocks; one warm-up block an arm comes first and is not recorded.
 
     `wake` is called before each block with the arm that is about to be timed: others may be put to sleep there.
+    `observe` reads the GPU at both ends of each block.
     Raises `EngineError` when a server dies.
     """
     cell = f"decode/b{batch}/{compares[0]}-{compares[1]}"
@@ -79,8 +81,19 @@ def time_decode(
         if wake is not None:
             wake(arm)
         load = round(os.getloadavg()[0], 2)
+        before = observe() if observe is not None else None
         items = completers[arm].complete_many(requests, concurrency=batch, suite=cell)
-        blocks.append(TimingBlock(pair=pair, position=position, arm=arm, items=items, load_1min=load))
+        after = observe() if observe is not None else None
+        block = TimingBlock(
+            pair=pair,
+            position=position,
+            arm=arm,
+            items=items,
+            load_1min=load,
+            gpu_before=before,
+            gpu_after=after,
+        )
+        blocks.append(block)
         if progress is not None:
             progress(position + 1, len(order))
     return TimingEvidence(

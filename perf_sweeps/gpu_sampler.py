@@ -9,16 +9,10 @@ from statistics import fmean
 from types import TracebackType
 from typing import Any, Self
 
+from harness.model.evidence import SLOWDOWNS
+
 INTERVAL_MS = 200
 FIELDS = ("clocks.sm", "power.draw", "temperature.gpu", "clocks_event_reasons.active")
-REASONS = {
-    0x4: "sw_power_cap",
-    0x8: "hw_slowdown",
-    0x20: "sw_thermal_slowdown",
-    0x40: "hw_thermal_slowdown",
-    0x80: "hw_power_brake_slowdown",
-}
-"""Bits of NVML's `nvmlClocksEventReasons` that make a GPU slower than it was asked to be; idle is none of them."""
 
 
 class GpuSampler:
@@ -64,7 +58,7 @@ def parse_samples(lines: Sequence[str]) -> dict[str, Any]:
         "sm_clock_mhz": _mean(row[0] for row in rows),
         "power_w": _mean(row[1] for row in rows),
         "temperature_c": _mean(row[2] for row in rows),
-        "throttle_reasons": tuple(name for bit, name in REASONS.items() if any(b & bit for b in bits)),
+        "throttle_reasons": tuple(name for bit, name in SLOWDOWNS.items() if any(b & bit for b in bits)),
     }
 
 

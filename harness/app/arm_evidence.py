@@ -20,6 +20,7 @@ class ArmServerRecord(Record):
     """How a server was started: what only the run that started it knows."""
 
     arm: Arm
+    tier: Tier = Tier.CPU
     nonce: str
     command: tuple[str, ...]
     additional_config: dict[str, str]
@@ -43,7 +44,7 @@ def recover_server(folder: Path, import_path: Path, recorder: Recorder) -> None:
     if not started.is_file():
         return
     server = ArmServerRecord.model_validate_json(started.read_bytes())
-    if any(r.session == server.nonce for r in recorder.evidence.ledgers(server.arm, Tier.CPU)):
+    if any(r.session == server.nonce for r in recorder.evidence.ledgers(server.arm, server.tier)):
         return
     recorder.progress.say(f"{server.arm}: recording what the killed run's server left")
     record_server(server, folder, import_path, recorder)
@@ -64,7 +65,7 @@ def record_server(
     if reading.rows:
         recorder.record(
             LedgerEvidence(
-                tier=Tier.CPU,
+                tier=server.tier,
                 recorded_at=utc_now(),
                 hardware=recorder.hardware,
                 command=server.command,
@@ -81,7 +82,7 @@ def _arm_evidence(
     server: ArmServerRecord, reading: LedgerReading, hardware: str, failure: str, log_tail: Sequence[str]
 ) -> ArmEvidence:
     return ArmEvidence(
-        tier=Tier.CPU,
+        tier=server.tier,
         recorded_at=utc_now(),
         hardware=hardware,
         command=server.command,
@@ -103,11 +104,11 @@ def _record_coverage(server: ArmServerRecord, folder: Path, import_path: Path, r
     try:
         files = read_coverage(folder, import_path, server.coverage_globs)
     except EvidenceError as error:
-        recorder.gap(Tier.CPU, f"coverage of {server.arm}", error.message, broke=True)
+        recorder.gap(server.tier, f"coverage of {server.arm}", error.message, broke=True)
         return
     recorder.record(
         CoverageEvidence(
-            tier=Tier.CPU,
+            tier=server.tier,
             recorded_at=utc_now(),
             hardware=recorder.hardware,
             command=server.command,

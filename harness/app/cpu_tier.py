@@ -112,7 +112,14 @@ def collect_cpu_tier(run: CpuRun) -> None:
             concurrency=min(4, run.manifest.scope.max_batch),
         )
         if run.sizes.timing_pairs:
-            collect_timing(run.manifest, run.recorder, run.sizes, sessions)
+            collect_timing(
+                run.manifest,
+                run.recorder,
+                sessions,
+                tier=Tier.CPU,
+                num_pairs=run.sizes.timing_pairs,
+                num_tokens=lambda _: run.sizes.timing_tokens,
+            )
         else:
             run.recorder.gap(Tier.CPU, "timing", NOT_IN_PROFILE, broke=False)
     except EngineError as error:

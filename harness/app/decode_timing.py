@@ -1,38 +1,85 @@
-"""Times decode on resident arms, one server busy at a time."""
+"""Times decode on resident arms, one of them busy at a time: on servers of the cpu tier, on engines of the gpu tier."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from eval_suites.prompts import select_prompts
-from harness.app.arm_session import ArmSession
 from harness.app.recorder import Recorder, utc_now
-from harness.app.suite_plan import SEED, CpuSizes
+from harness.app.suite_plan import SEED
+from harness.model.completion import Completer
 from harness.model.errors import EngineError
-from harness.model.evidence import TimingEvidence
+from harness.model.evidence import GpuState, TimingEvidence
 from harness.model.manifest import Manifest
 from harness.model.words import Arm, Tier
 from perf_sweeps.decode_latency import time_decode
 
 
+class TimedArm(Protocol):
+    """A started arm as the timing sees it."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked something."""
+        ...
+
+    @property
+    def completer(self) -> Completer:
+        """Sends requests to it."""
+        ...
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """The served model's tokens of `text`, nothing added."""
+        ...
+
+    def end_coverage(self) -> None:
+        """Nothing slows it from now on."""
+        ...
+
+    def pause(self) -> None:
+        """It takes no time from others."""
+        ...
+
+    def resume(self) -> None:
+        """It can be asked again."""
+        ...
+
+
 def collect_timing(
-    manifest: Manifest, recorder: Recorder, sizes: CpuSizes, sessions: Mapping[Arm, ArmSession]
+    manifest: Manifest,
+    recorder: Recorder,
+    sessions: Mapping[Arm, TimedArm],
+    *,
+    tier: Tier,
+    num_pairs: int,
+    num_tokens: Callable[[int], int],
+    observe: Callable[[], GpuState | None] | None = None,
 ) -> None:
     """Times decode at each batch of the manifest, candidate and A/A, with coverage off.
 
     Cells that are in evidence are not timed again.
+
+    Args:
+        manifest: As the tier takes it.
+        recorder: Takes a record a cell, or a gap.
+        sessions: The arms.
+        tier: Of the evidence.
+        num_pairs: Of blocks, a cell.
+        num_tokens: Of each answer, by the batch.
+        observe: Reads the GPU's state.
     """
-    done = {(cell.batch, cell.compares) for cell in recorder.evidence.of(TimingEvidence, tier=Tier.CPU)}
+    done = {(cell.batch, cell.compares) for cell in recorder.evidence.of(TimingEvidence, tier=tier)}
     cells = [
         (batch, compares)
-        for batch in manifest.performance.decode_batches
+        for batch in manifest.performance.batches
         for compares in ((Arm.BASELINE, Arm.BASELINE_AGAIN), (Arm.BASELINE, Arm.CANDIDATE))
         if (batch, compares) not in done
     ]
     missing = [arm for arm in Arm if arm not in sessions or not sessions[arm].alive]
     if cells and missing:
         names = ", ".join(missing)
-        recorder.gap(Tier.CPU, "timing", f"needs all arms; not running: {names}", broke=False)
+        recorder.gap(tier, "timing", f"needs all arms; not running: {names}", broke=False)
         return
     if cells:
         for session in sessions.values():
@@ -55,14 +102,15 @@ def collect_timing(
                 [sessions[Arm.BASELINE].tokenize(text) for text in texts],
                 compares=compares,
                 batch=batch,
-                num_pairs=sizes.timing_pairs,
-                num_tokens=sizes.timing_tokens,
-                tier=Tier.CPU,
+                num_pairs=num_pairs,
+                num_tokens=num_tokens(batch),
+                tier=tier,
                 hardware=recorder.hardware,
                 recorded_at=utc_now,
                 wake=wake,
+                observe=observe,
             )
         except EngineError as error:
-            recorder.broken(Tier.CPU, what, error)
+            recorder.broken(tier, what, error)
         else:
             recorder.record(cell)

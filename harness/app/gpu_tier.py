@@ -1,8 +1,8 @@
-"""Collects the gpu tier: captured graphs, the way of every step, and both commits on a GPU with the switch unset.
+"""Collects the gpu tier: captured graphs, the way of every step, both commits on a GPU with the switch unset, and
+timings of decode.
 
-What is served is the manifest's slice of the real model, or the miniature model where there is none. The parts of the
-tier that this version cannot collect leave gaps, and so does the candidate of a change that declares no deployment
-with a GPU.
+What is served is the manifest's slice of the real model, or the miniature model where there is none. A change that
+declares no deployment with a GPU leaves gaps for its candidate and its timings.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from eval_suites.edges import plain_scenarios
 from eval_suites.prompts import long_prompt, select_prompts
-from harness.app.cpu_tier import CHECKPOINT, CpuRun, build_checkpoint, probe_run
+from harness.app.arm_session import additional_config
+from harness.app.cpu_tier import CHECKPOINT, NOT_IN_PROFILE, CpuRun, build_checkpoint, probe_run
+from harness.app.gpu_timing import collect_gpu_timing
 from harness.app.probe_plans import SEED, bystander_engine, has_code, has_model, off_engine, repeated
 from harness.app.probes import (
     FinishedRun,
@@ -52,7 +55,6 @@ NEEDS = {
 """How gaps name what each process would have shown."""
 NUM_REPEATS = 8
 """How often base and head serve again what they are compared by: kernels that add in any order show here."""
-NO_TIMING = "this version of fasttrack has no collector for timings on a GPU yet"
 EAGER_TOKENS = 1024
 """A prompt of more tokens than any graph is captured for."""
 _DUMMY = ("--load-format", "dummy", "--skip-tokenizer-init")
@@ -70,9 +72,8 @@ def collect_gpu_tier(run: CpuRun) -> None:
     """Runs the processes side by side on the GPU and records what they show; what fails leaves a gap."""
     run = replace(run, manifest=run.manifest.at(Tier.GPU))
     no_gpu = run.manifest.scope.why_no_nvidia_gpu
-    run.recorder.gap(Tier.GPU, "timing", no_gpu or NO_TIMING, broke=False)
     if no_gpu:
-        for need in NEEDS["candidate"]:
+        for need in ("timing", *NEEDS["candidate"]):
             run.recorder.gap(Tier.GPU, need, no_gpu, broke=False)
     is_slice = run.manifest.models.slice is not None
     probes = replace(probe_run(run, run.workdir / (SLICE if is_slice else CHECKPOINT)), tier=Tier.GPU)
@@ -93,6 +94,10 @@ def collect_gpu_tier(run: CpuRun) -> None:
     candidate, twin = done.get("candidate"), done.get("twin")
     if candidate is not None and twin is not None:
         record_handover_on_a_gpu(probes, candidate.recording, twin)
+    if run.sizes.timing_pairs and not no_gpu:
+        collect_gpu_timing(probes, partial(_served_args, run.manifest), num_pairs=run.sizes.timing_pairs)
+    elif not no_gpu:
+        run.recorder.gap(Tier.GPU, "timing", NOT_IN_PROFILE, broke=False)
 
 
 def write_slice(run: CpuRun) -> Path:
@@ -206,7 +211,7 @@ def graph_engine(manifest: Manifest) -> ProbeEngine:
     sizes = _graph_sizes(manifest)
     return ProbeEngine(
         name=GRAPHS,
-        args=_served_args(manifest, is_candidate=True),
+        args=_served_args(manifest, Arm.CANDIDATE),
         scenarios=(graph_scenario(sizes, scope.max_batch + 1, model.max_model_len), *_edges(manifest)),
         watches_state=False,
         watches_pages=True,
@@ -219,7 +224,7 @@ def handover_engine(manifest: Manifest, *, is_candidate: bool) -> ProbeEngine:
     """The deployment of the scope at every edge of it, with what each step starts from; or its twin, switched off."""
     return ProbeEngine(
         name=HANDOVER,
-        args=_served_args(manifest, is_candidate=is_candidate),
+        args=_served_args(manifest, Arm.CANDIDATE if is_candidate else Arm.BASELINE),
         scenarios=_edges(manifest),
         watches_state=False,
         watches_handover=True,
@@ -237,8 +242,8 @@ def _graph_sizes(manifest: Manifest) -> tuple[int, ...]:
     return declared or tuple(range(1, manifest.scope.max_batch + 2))
 
 
-def _served_args(manifest: Manifest, *, is_candidate: bool) -> tuple[str, ...]:
-    """Of an engine for one request more than the scope takes; both sides ask for the change's own class."""
+def _served_args(manifest: Manifest, arm: Arm) -> tuple[str, ...]:
+    """Of an engine for one request more than the scope takes; all arms ask for the change's own class."""
     model = manifest.gpu_model
     args = {
         "--model": "{model}",
@@ -246,8 +251,8 @@ def _served_args(manifest: Manifest, *, is_candidate: bool) -> tuple[str, ...]:
         "--max-num-seqs": str(manifest.scope.max_batch + 1),
         "--max-num-batched-tokens": str(max(EAGER_TOKENS, min(model.max_model_len, 2 * EAGER_TOKENS))),
     }
-    if is_candidate:
-        args["--additional-config"] = json.dumps({manifest.switch.key: manifest.switch.on})
+    if switch := additional_config(manifest, arm):
+        args["--additional-config"] = json.dumps(switch)
     pairs = tuple(word for pair in args.items() for word in pair)
     captured = ("--cudagraph-capture-sizes", *map(str, _graph_sizes(manifest)))
     return _on_a_gpu((*pairs, *_slice_args(manifest, opted_in=True), *model.engine_args, *captured))

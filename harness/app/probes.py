@@ -136,14 +136,14 @@ def new_process(run: ProbeRun, name: str, plan: ProbePlan) -> ProbeProcess:
         max_model_len=(manifest.gpu_model if run.tier is Tier.GPU else manifest.nano_model).max_model_len,
         additional_config={manifest.switch.key: manifest.switch.on} if is_candidate else {},
         coverage_globs=manifest.coverage.cpu if is_candidate and run.tier is Tier.CPU else (),
-        cache_dir=_cache_of(run, name),
+        cache_dir=cache_of(run, name),
         starts_warm=run.tier is Tier.CPU,
-        env=CPU_ENV | _COMPILED[run.tier],
+        env=ENGINE_ENV[run.tier],
     )
     return ProbeProcess(spec, plan, timeout_s=_TIMEOUT_S[run.tier])
 
 
-def _cache_of(run: ProbeRun, name: str) -> Path:
+def cache_of(run: ProbeRun, name: str) -> Path:
     """Where a process keeps what it compiles.
 
     On a GPU each has its own: one that finds the model compiled by another loads other modules, sets other variables,
@@ -154,8 +154,8 @@ def _cache_of(run: ProbeRun, name: str) -> Path:
 
 _TIMEOUT_S = {Tier.CPU: 420.0, Tier.GPU: 1800.0}
 """Of one process; on a GPU compilation and capture come on top (68 s on an H200 for the smallest model)."""
-_COMPILED: dict[Tier, dict[str, str]] = {Tier.CPU: {}, Tier.GPU: {"TORCHDYNAMO_DISABLE": "0"}}
-"""On a GPU graphs are captured of compiled code; the CPU's engines are eager."""
+ENGINE_ENV = {Tier.CPU: CPU_ENV, Tier.GPU: CPU_ENV | {"TORCHDYNAMO_DISABLE": "0"}}
+"""Of the harness's own processes: on a GPU graphs are captured of compiled code; the CPU's engines are eager."""
 
 
 def describe_process(process: ProbeProcess, recording: Recording, run: ProbeRun) -> ArmEvidence:

@@ -11,6 +11,7 @@ from pathlib import Path
 from bundles.layout import CHANGE, SHA256SUMS
 from bundles.partial import reopen
 from harness.app.arm_evidence import recover_server
+from harness.app.gpu_timing import FOLDER as TIMING
 from harness.app.recorder import Recorder
 from harness.model.change import Change
 from harness.model.errors import ConfigurationError
@@ -83,7 +84,8 @@ def recover(out: Path, recorder: Recorder) -> None:
         is_own = run.stat().st_uid == os.getuid()
         if is_own and mark.is_file() and mark.read_text() == str(out.resolve()):
             for arm in Arm:
-                recover_server(run / "arms" / arm.value, run / "head", recorder)
+                for folder in (run / "arms", run / "arms" / TIMING):
+                    recover_server(folder / arm.value, run / "head", recorder)
     lost = unproven(recorder.evidence)
     if lost:
         raise ConfigurationError(
@@ -95,16 +97,19 @@ def recover(out: Path, recorder: Recorder) -> None:
 
 def unproven(evidence: EvidenceSet) -> Sequence[str]:
     """Suites and cells with answers of a server of which no ledger is recorded."""
-    proven = {(arm, ledger.session[:8]) for arm in Arm for ledger in evidence.ledgers(arm, Tier.CPU)}
-    asked = [(r.suite, r.arm, r.items) for r in evidence.of(SuiteEvidence, tier=Tier.CPU)]
+    tiers = (Tier.CPU, Tier.GPU)
+    proven = {
+        (t, arm, ledger.session[:8]) for t in tiers for arm in Arm for ledger in evidence.ledgers(arm, t)
+    }
+    asked = [(r.suite, r.tier, r.arm, r.items) for r in evidence.of(SuiteEvidence)]
     asked += [
-        (cell.cell, block.arm, block.items)
-        for cell in evidence.of(TimingEvidence, tier=Tier.CPU)
+        (cell.cell, cell.tier, block.arm, block.items)
+        for cell in evidence.of(TimingEvidence)
         for block in cell.blocks
     ]
     names = [
         f"{name} on {arm}"
-        for name, arm, items in asked
-        if any((arm, session_mark(item)) not in proven for item in items)
+        for name, tier, arm, items in asked
+        if any((tier, arm, session_mark(item)) not in proven for item in items)
     ]
     return list(dict.fromkeys(names))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ import httpx2
 
 from harness.engine.answer import Answer, parse_json
 from harness.engine.hold import held_engine
+from harness.engine.request_id import make_request_id
 from harness.engine.server import ArmServer
 from harness.model.completion import Completer, CompletionRequest
 from harness.model.evaluation import ChatMessage, SuiteItem
@@ -29,7 +29,6 @@ class CompletionClient(Completer):
 
     def __init__(self, server: ArmServer, *, timeout_s: float = 300) -> None:
         self._server = server
-        self._mark = server.spec.nonce[:8]
         self._serial = itertools.count()
         # A connection that is kept may be closed by the server just when it is used again.
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=0)
@@ -95,7 +94,7 @@ class CompletionClient(Completer):
     def _complete(
         self, request: CompletionRequest, concurrency: int, suite: str, sent: Semaphore
     ) -> SuiteItem:
-        request_id = f"{re.sub(r'[^A-Za-z0-9]+', '_', suite)}-{self._mark}-{next(self._serial)}r"
+        request_id = make_request_id(suite, self._server.spec, next(self._serial))
         body = render_body(request, self._server.spec.served_model_name)
         answer = Answer()
         try:

@@ -214,6 +214,31 @@ class CoverageEvidence(EvidenceRecord):
     files: tuple[CoverageFile, ...]
 
 
+Slowdown = Literal[
+    "sw_power_cap", "hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"
+]
+SLOWDOWNS: Mapping[int, Slowdown] = {
+    0x4: "sw_power_cap",
+    0x8: "hw_slowdown",
+    0x20: "sw_thermal_slowdown",
+    0x40: "hw_thermal_slowdown",
+    0x80: "hw_power_brake_slowdown",
+}
+"""Bits of NVML's `nvmlClocksEventReasons` that make a GPU slower than it was asked to be; idle is none of them."""
+
+
+class GpuState(Record):
+    """A GPU at one moment, by NVML; None and empty for what it does not tell."""
+
+    name: str
+    sm_clock_mhz: int | None
+    memory_clock_mhz: int | None
+    power_w: float | None
+    temperature_c: int | None
+    slowdowns: tuple[Slowdown, ...] | None
+    """Of `SLOWDOWNS`, those that hold."""
+
+
 class TimingBlock(Record):
     """One timed visit to one arm; neighbouring blocks of both arms form a pair."""
 
@@ -226,6 +251,10 @@ class TimingBlock(Record):
     """The requests of the block; their decode steps are found in the arm's ledger."""
     load_1min: float | None = None
     """The machine's load average at the block's start."""
+    gpu_before: GpuState | None = None
+    """At the block's start; None where it was not recorded."""
+    gpu_after: GpuState | None = None
+    """At its end."""
 
 
 class TimingEvidence(EvidenceRecord):

@@ -163,6 +163,28 @@ class NanoModel(ServedModel):
     """Arguments of `python` that write the checkpoint; `{out}` is the folder."""
 
 
+class Claim(Record):
+    """A number that the change states; it must resolve to a cell of the evidence."""
+
+    metric: Literal["decode_itl_speedup"]
+    batch: int = Field(ge=1)
+    value: float = Field(gt=0)
+    """Ratio baseline time / candidate time."""
+    hardware: str
+
+
+class PerformanceSection(Record):
+    """Performance cells and claims."""
+
+    decode_batches: tuple[int, ...] = (1, 8)
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """Every batch that is named, once, in rising order."""
+        return tuple(sorted({*self.decode_batches, *(claim.batch for claim in self.claims)}))
+
+
 class SliceModel(ServedModel):
     """A slice of the real model that one GPU can serve, with weights that vLLM draws, and the deployment around it."""
 
@@ -176,6 +198,8 @@ class SliceModel(ServedModel):
     dispatch: DispatchSection
     state: StateSection | None = None
     """None when the change does not say what it writes in this deployment."""
+    performance: PerformanceSection | None = None
+    """None: the cells of the whole manifest, whose claims count in any case."""
 
 
 class ModelsSection(Record):
@@ -192,23 +216,6 @@ class CoverageSection(Record):
 
     cpu: tuple[str, ...] = ()
     """Globs; lines of these files that no evaluation executed are findings."""
-
-
-class Claim(Record):
-    """A number that the change states; it must resolve to a cell of the evidence."""
-
-    metric: Literal["decode_itl_speedup"]
-    batch: int = Field(ge=1)
-    value: float = Field(gt=0)
-    """Ratio baseline time / candidate time."""
-    hardware: str
-
-
-class PerformanceSection(Record):
-    """Performance cells and claims."""
-
-    decode_batches: tuple[int, ...] = (1, 8)
-    claims: tuple[Claim, ...] = ()
 
 
 class Manifest(Record):
@@ -241,11 +248,18 @@ class Manifest(Record):
         return self.models.nano
 
     def at(self, tier: Tier) -> Manifest:
-        """The manifest as a tier takes it: from the gpu tier on with the slice's scope, dispatch and state."""
+        """The manifest as a tier takes it: from the gpu tier on with the slice's scope, dispatch, state and cells.
+
+        A claim that stands beside the slice is a claim still.
+        """
         found = self.models.slice
         if found is None or tier.rank < Tier.GPU.rank:
             return self
-        return self.model_copy(update={name: getattr(found, name) for name in ("scope", "dispatch", "state")})
+        own: dict[str, object] = {name: getattr(found, name) for name in ("scope", "dispatch", "state")}
+        if found.performance is not None:
+            claims = dict.fromkeys((*self.performance.claims, *found.performance.claims))
+            own["performance"] = found.performance.model_copy(update={"claims": tuple(claims)})
+        return self.model_copy(update=own)
 
     @property
     def gpu_model(self) -> ServedModel:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 
 from bundles.contents import Bundle
-from harness.model.evidence import TimingBlock, TimingEvidence
+from harness.model.evidence import GpuState, TimingBlock, TimingEvidence
 from harness.model.words import Arm, Outcome
 from reports.checks import CheckCard
 from reports.drills.figures import Point, distribution, scatter
 from reports.drills.pivot import missing_check, pivot
 from reports.drills.placed import Placed, placed
 from reports.drills.tables import Cell, Drill, Figure, Missing, Table, number_cell, table_of, text_cell
-from reports.shown import Tally, pointer
+from reports.shown import Tally, pointer, visible
 
 CHECKS = ("PERF001", "PERF002")
 QUANTITIES = ("decode ITL ratio", "decode itl_ms", "decode ITL speed-up")
@@ -21,6 +21,7 @@ QUANTILES = (50, 90, 99)
 MAX_CELLS_DRAWN = 6
 TTFT, TPOT = "ttft_ms", "tpot_ms"
 QUANTILE_HEADS = ("ttft_ms p50", "ttft_ms p90", "ttft_ms p99", "tpot_ms p50", "tpot_ms p90", "tpot_ms p99")
+GPU_HEADS = {"sm_clock_mhz": "SM clock, MHz", "power_w": "power, W", "temperature_c": "temperature, C"}
 Timed = Placed[TimingEvidence]
 
 
@@ -44,8 +45,8 @@ def view_timing(bundle: Bundle, cards: Sequence[CheckCard]) -> Drill:
             _not_run("Time to first token and per token", "no block has the client's arrival times.")
         )
     parts += [
+        _clocks(cells),
         _not_run("Throughput under load", "no record of it is in a bundle yet: decode was timed alone."),
-        _not_run("Clocks and temperature during timing", "no record of them is in a bundle yet."),
     ]
     return Drill(
         anchor="timing",
@@ -69,6 +70,36 @@ def _machines(cells: Sequence[Timed]) -> Table:
         for cell in cells
     ]
     return table_of("Where each cell was timed", ("Cell", "Arms", "Tier", "Machine", "Blocks"), rows)
+
+
+def _clocks(cells: Sequence[Timed]) -> Table | Missing:
+    """A row a cell and arm whose GPU was read: lowest and highest of what it told at the ends of the blocks."""
+    rows: list[tuple[Cell, ...]] = []
+    for cell, arm in ((timed, arm) for timed in cells for arm in timed.record.compares):
+        states = _states(cell.record, arm)
+        if states:
+            name = text_cell(cell.text(cell.record.cell, "cell"))
+            slowed = sorted({visible(word) for state in states for word in state.slowdowns or ()})
+            found = [_end(cell, arm, what, end) for what in GPU_HEADS for end in ("lowest", "highest")]
+            rows.append((name, text_cell(words(arm)), *found, text_cell(", ".join(slowed) or "nothing told")))
+    if not rows:
+        return _not_run("Clocks and temperature during timing", "no block has a record of them.")
+    heads = [f"{end} {head}" for head in GPU_HEADS.values() for end in ("lowest", "highest")]
+    caption = "The GPU at both ends of each block"
+    return table_of(caption, ("Cell", "Arm", *heads, "Slowed down by"), rows)
+
+
+def _states(cell: TimingEvidence, arm: Arm) -> list[GpuState]:
+    ends = [(block.gpu_before, block.gpu_after) for block in blocks_of(cell, arm)]
+    return [state for pair in ends for state in pair if state is not None]
+
+
+def _end(cell: Timed, arm: Arm, what: str, end: str) -> Cell:
+    told = [value for s in _states(cell.record, arm) if (value := getattr(s, what)) is not None]
+    if not told:
+        return text_cell("not told")
+    value = min(told) if end == "lowest" else max(told)
+    return number_cell(cell.tally(value, f"gpu of={what} end={end} arm={arm}", "blocks"))
 
 
 def blocks_of(cell: TimingEvidence, arm: Arm) -> list[TimingBlock]:

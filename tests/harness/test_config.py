@@ -164,6 +164,11 @@ def test_a_value_of_the_wrong_kind_is_never_converted(old: str, new: str, expect
         ("[1, 8]", "[1, 16]", "performance.decode_batches[1]: got 16, expected 1 to scope.max_batch (8)"),
         ("[1, 8]", "[]", "performance.decode_batches"),
         (
+            "[1, 8, 64]",
+            "[1, 8, 65]",
+            "models.slice.performance.decode_batches[2]: got 65, expected 1 to models.slice.scope.max_batch (64)",
+        ),
+        (
             "[performance]",
             '[performance]\nclaims = [{metric = "decode_itl_speedup", batch = 4, value = 2.0, hardware = "h"}]',
             "performance.claims[0].batch: got 4",

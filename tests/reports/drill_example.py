@@ -17,11 +17,13 @@ from harness.model.evidence import (
     CapturedPointersEvidence,
     ChangedFilesEvidence,
     DefaultOffEvidence,
+    GpuState,
     ImportsEvidence,
     KernelAuditEvidence,
     KernelCompilationEvidence,
     KernelSourcesEvidence,
     SourceEvidence,
+    TimingEvidence,
 )
 from harness.model.finding import Finding
 from harness.model.judgement import CheckSummary, worst
@@ -75,7 +77,28 @@ NUM_SHOWN = 125
 
 def drill_records() -> tuple[AnyEvidence, ...]:
     """Records of a clean candidate, and of kernels of which one is shown out of order."""
-    return (MACHINE, *small_evidence(), probe(), handover(change=_apart), *_code(), *_kernels(), *_engines())
+    arms = [_with_clocks(r) if isinstance(r, TimingEvidence) else r for r in small_evidence()]
+    return (MACHINE, *arms, probe(), handover(change=_apart), *_code(), *_kernels(), *_engines())
+
+
+def _with_clocks(cell: TimingEvidence) -> TimingEvidence:
+    """The GPU of the candidate's cells was read, and grew hotter; its driver tells no power."""
+    if cell.compares[1] is not Arm.CANDIDATE:
+        return cell
+    states = [
+        GpuState(
+            name="made GPU",
+            sm_clock_mhz=1980 - 15 * block.position,
+            memory_clock_mhz=2619,
+            power_w=None,
+            temperature_c=40 + block.position,
+            slowdowns=("sw_power_cap",) if block.position == 0 else (),
+        )
+        for block in cell.blocks
+    ]
+    ends = zip(cell.blocks, states, [*states[1:], states[-1]], strict=True)
+    blocks = tuple(b.model_copy(update={"gpu_before": s, "gpu_after": e}) for b, s, e in ends)
+    return cell.model_copy(update={"blocks": blocks})
 
 
 def _apart(step: HandoverStep) -> HandoverStep:

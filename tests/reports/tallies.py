@@ -106,6 +106,13 @@ def _per_user(values: list[Json], words: Mapping[str, str], _: Mapping[str, Any]
     return 1000 / _rank(_times(values[0], words, "tpot_ms"), 50)
 
 
+def _gpu(values: list[Json], words: Mapping[str, str], _: Mapping[str, Any]) -> float:
+    blocks = [block for block in values[0] if block["arm"] == words["arm"]]
+    states = [block[end] for block in blocks for end in ("gpu_before", "gpu_after") if block[end]]
+    told = sorted(state[words["of"]] for state in states if state[words["of"]] is not None)
+    return float(told[0] if words["end"] == "lowest" else told[-1])
+
+
 def _like(values: list[Json], words: Mapping[str, str]) -> list[Json]:
     one = values[0][int(words["like"])]
     return [s for s in values[0] if (s["engine"], s["scenario"]) == (one["engine"], one["scenario"])]
@@ -138,6 +145,7 @@ RULES: dict[str, Rule] = {
     "timed-requests": lambda v, w, _: len(_times(v[0], w, "tpot_ms")),
     "ttft_ms": _quantile("ttft_ms"),
     "tpot_ms": _quantile("tpot_ms"),
+    "gpu": _gpu,
     "tokens-per-s-user": _per_user,
     "tokens-per-s": lambda v, w, m: _per_user(v, w, m) * v[1],
     "script-steps": lambda v, w, _: len(_like(v, w)),

@@ -256,3 +256,28 @@ def test_each_timed_cell_stands_beside_the_machine_that_timed_it(examples: dict[
     (table,) = [p for p in parts if isinstance(p, Table) and "Where each cell" in p.caption]
     machines = [plain(cell.pieces) for row in table.rows for cell in row[3:4]]
     assert machines == [r.hardware or "not named" for r in bundle.records if isinstance(r, TimingEvidence)]
+
+
+def test_the_clocks_of_a_timed_gpu_are_shown_and_what_it_does_not_tell_is_said(
+    examples: dict[str, Path],
+) -> None:
+    parts = drills_of(read_example(examples["drills"]))["timing"].parts
+    (table,) = [p for p in parts if isinstance(p, Table) and "The GPU at both ends" in p.caption]
+    rows = [[plain(cell.pieces) for cell in row] for row in table.rows]
+    assert {row[0].split("/")[2] for row in rows} == {"baseline-candidate"}
+    assert all(row[4:6] == ["not told", "not told"] for row in rows)
+    assert {row[-1] for row in rows} == {"nothing told", "sw_power_cap"}
+
+
+def test_without_a_record_of_clocks_that_is_said(examples: dict[str, Path]) -> None:
+    bundle = read_example(examples["drills"])
+    calm = {"gpu_before": None, "gpu_after": None}
+    files = []
+    for file in bundle.evidence:
+        record = file.record
+        if isinstance(record, TimingEvidence):
+            blocks = tuple(block.model_copy(update=calm) for block in record.blocks)
+            record = record.model_copy(update={"blocks": blocks})
+        files.append(replace(file, record=record))
+    parts = drills_of(replace(bundle, evidence=tuple(files), judgement=silent(bundle)))["timing"].parts
+    assert "Clocks and temperature during timing" in {p.what for p in parts if isinstance(p, Missing)}

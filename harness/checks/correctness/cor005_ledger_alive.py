@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.checks.joins.arm_proof import Problem, find_problems, shared_between_arms
+from harness.checks.joins.arm_proof import ONE_PROCESS, Problem, find_problems, shared_between_arms
 from harness.checks.joins.missing import arm_need, missing_ruling
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.checks.joins.token_steps import client_items
@@ -47,8 +47,7 @@ class LedgerAlive(BaseCheck):
     def _decide_arm(self, context: CheckContext, arm: Arm, shared: Sequence[str]) -> Ruling:
         problems = list(find_problems(context, arm, self.tier))
         if shared:
-            text = "its records share marks with another arm's that only one process can have"
-            problems.insert(0, Problem(outcome=Outcome.ERROR, text=text, details=tuple(shared)))
+            problems.insert(0, Problem(outcome=Outcome.ERROR, text=ONE_PROCESS, details=tuple(shared)))
         if problems:
             return _ruling_of(problems)
         ledger = context.evidence.ledger(arm, self.tier)

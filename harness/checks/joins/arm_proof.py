@@ -15,6 +15,8 @@ from harness.model.ledger import ImportedFile
 from harness.model.manifest import Manifest
 from harness.model.words import Arm, Outcome, Tier
 
+ONE_PROCESS = "its records share marks with another arm's that only one process can have"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:

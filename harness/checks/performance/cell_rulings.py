@@ -9,7 +9,7 @@ from harness.checks.joins.ruling import Ruling
 from harness.checks.joins.token_steps import timing_cells
 from harness.checks.performance.decode_cell import MIN_COMMON_PREFIX_RATIO, CellTiming, measure_cell
 from harness.model.check import CheckContext
-from harness.model.evidence import TimingEvidence
+from harness.model.evidence import GpuState, TimingEvidence
 from harness.model.finding import Measurement
 from harness.model.words import Arm, Outcome, Tier
 
@@ -155,9 +155,22 @@ def fair_measurements(fair: FairCell, margin: float | None = None) -> tuple[Meas
 
 
 def load_lines(timing: CellTiming) -> tuple[str, ...]:
-    """Each block's latency and the machine's load, for the drill-down."""
+    """Each block's latency and the machine's load and clocks, for the drill-down."""
     return tuple(
         f"pair {b.pair}, {b.arm}: {b.itl_ms:.3f} ms over {b.num_tokens} tokens a request"
         + ("" if b.load_1min is None else f", load {b.load_1min}")
+        + "".join(f"; {_gpu_words(state)}" for state in b.gpu if state is not None)
         for b in timing.blocks
     ) + tuple(f"left out: {reason}" for reason in timing.void_pairs)
+
+
+def _gpu_words(state: GpuState) -> str:
+    values = (
+        (state.sm_clock_mhz, "MHz"),
+        (state.memory_clock_mhz, "MHz memory"),
+        (state.power_w, "W"),
+        (state.temperature_c, "C"),
+    )
+    told = [f"{value:g} {unit}" for value, unit in values if value is not None]
+    slowed = ("slow-downs not told",) if state.slowdowns is None else state.slowdowns
+    return ", ".join((*told, *slowed)) or "the GPU tells nothing"

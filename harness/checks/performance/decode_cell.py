@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
@@ -12,7 +12,7 @@ from statistics import fmean
 from harness.checks.joins.ruling import Ruling
 from harness.checks.joins.token_steps import TokenStep, TokenSteps, count_token_steps, index_token_steps
 from harness.model.evaluation import SuiteItem
-from harness.model.evidence import EvidenceSet, LedgerEvidence, TimingBlock, TimingEvidence
+from harness.model.evidence import EvidenceSet, GpuState, LedgerEvidence, TimingBlock, TimingEvidence
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
 from harness.model.words import Arm, Outcome
@@ -26,6 +26,8 @@ MAX_VOID_PAIR_SHARE = 0.25
 """Of a cell's pairs, how many may be left out because a block of theirs could not be timed, whatever its time."""
 MIN_COMMON_PREFIX_RATIO = 0.5
 """Of the A/A's common prefix with the baseline, what the timed answers of the candidate must share with it."""
+BusyTimes = Sequence[tuple[int, int]]
+"""Start and end of steps, in nanoseconds of the machine's monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,8 @@ class BlockTiming:
     num_tokens: int
     """Tokens a request behind `itl_ms`."""
     load_1min: float | None
+    gpu: tuple[GpuState | None, GpuState | None]
+    """At both ends of the block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +81,8 @@ def measure_cell(
     fallback = find_fallback(cell, steps, policy)
     if fallback is not None:
         return fallback
-    timed = [(block.pair, time_block(block, cell, steps[block.arm])) for block in cell.blocks]
+    busy = {arm: busy_times(evidence.ledger(arm, cell.tier)) for arm in Arm}
+    timed = [(b.pair, time_block(b, cell, steps[b.arm], busy)) for b in cell.blocks]
     broken = [t for _, t in timed if isinstance(t, Ruling) and t.outcome is not Outcome.INCONCLUSIVE]
     if broken:
         return broken[0]
@@ -209,7 +214,32 @@ def find_fallback(cell: TimingEvidence, steps: dict[Arm, TokenSteps], policy: Po
     return None
 
 
-def time_block(block: TimingBlock, cell: TimingEvidence, steps: TokenSteps) -> BlockTiming | Ruling:
+def busy_times(ledger: LedgerEvidence | None) -> BusyTimes:
+    """Start and end of each of an arm's steps, in nanoseconds."""
+    rows = ledger.rows if ledger is not None else ()
+    return [(row.started_ns, row.started_ns + row.duration_ns) for row in rows]
+
+
+def find_disturbance(
+    block: TimingBlock, tokens: Sequence[Sequence[TokenStep]], busy: Mapping[Arm, BusyTimes]
+) -> str:
+    """Why a block's time says nothing, whatever it is: another arm computed meanwhile, or the GPU was slowed down.
+
+    A power cap slows nothing down here: the arm that draws the power has earned it.
+    """
+    rows = [step.row for steps in tokens for step in steps]
+    start, end = min(r.started_ns for r in rows), max(r.started_ns + r.duration_ns for r in rows)
+    for arm, times in busy.items():
+        if arm is not block.arm and any(began < end and ended > start for began, ended in times):
+            return f"{arm} computed at the same time"
+    states = [state for state in (block.gpu_before, block.gpu_after) if state is not None]
+    slowed = {word for state in states for word in state.slowdowns or ()} - {"sw_power_cap"}
+    return f"the GPU was slowed down ({', '.join(sorted(slowed))})" if slowed else ""
+
+
+def time_block(
+    block: TimingBlock, cell: TimingEvidence, steps: TokenSteps, busy: Mapping[Arm, BusyTimes]
+) -> BlockTiming | Ruling:
     """The mean time a token, from start to start of neighbouring decode steps that hold the block and no more."""
     tokens = [steps.get(item.request_id, ()) for item in block.items]
     common = set.intersection(*({s.row.step for s in ts if _is_full(s, cell.batch)} for ts in tokens))
@@ -225,6 +255,9 @@ def time_block(block: TimingBlock, cell: TimingEvidence, steps: TokenSteps) -> B
         return _void(
             Outcome.INCONCLUSIVE, text, "Time longer answers, and start all requests of a block together."
         )
+    if disturbance := find_disturbance(block, tokens, busy):
+        text = f"{cell.cell}: during block {block.position} of {block.arm}, {disturbance}."
+        return _void(Outcome.INCONCLUSIVE, text, "Time on a quieter machine, one arm at a time.")
     elapsed_ns = [after.started_ns - before.started_ns for before, after in neighbours]
     if min(elapsed_ns) <= 0:
         return _void(
@@ -239,6 +272,7 @@ def time_block(block: TimingBlock, cell: TimingEvidence, steps: TokenSteps) -> B
         client_itl_ms=fmean(known) if len(known) == len(client) else None,
         num_tokens=round(per_request),
         load_1min=block.load_1min,
+        gpu=(block.gpu_before, block.gpu_after),
     )
     return find_client_fault(timing) or timing
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log
 
-from harness.checks.joins.arm_proof import find_problems
+from harness.checks.joins.arm_proof import ONE_PROCESS, find_problems, shared_between_arms
 from harness.checks.joins.missing import missing_ruling
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.checks.joins.token_steps import timing_cells
@@ -32,7 +32,8 @@ class DecodeSpeedup(BaseCheck):
     title = "On the GPU, decode is slower at no declared batch, and every stated speed-up is measured"
     principle = Principle.PERFORMANCE
     tier = Tier.GPU
-    requires = ("COR005",)
+    # COR005 judges the arms of the cpu tier; those of this one are held to its bars below.
+    requires = ()
     how = (
         "Paired blocks as in PERF001, on a GPU; each batch must be non-inferior by the policy's margin (Student's "
         "bound and an exact sign-flip test); a claim needs the lower bound of the speed-up."
@@ -53,10 +54,9 @@ class DecodeSpeedup(BaseCheck):
         if not performance.decode_batches:
             text = "The manifest names no decode batches to time."
             return [self.finding(Outcome.NOT_RUN, subject, text, advice="Name them under [performance].")]
-        batches = sorted({*performance.decode_batches, *(c.batch for c in performance.claims)})
         cells = {
             batch: measure_batch(context, batch, self.tier, max_half_width=context.policy.itl_margin)
-            for batch in batches
+            for batch in performance.batches
         }
         findings = []
         for batch, cell in cells.items():
@@ -73,15 +73,18 @@ class DecodeSpeedup(BaseCheck):
     def _void_arms(self, context: CheckContext) -> list[Finding]:
         """Records of this tier's arms that do not count, judged as COR005 judges those of the cpu tier."""
         findings = []
+        shared = shared_between_arms(context.evidence, list(Arm), self.tier)
         for arm in Arm:
             if context.evidence.arm(arm, self.tier) is None:
                 ruling = missing_ruling(context.evidence, self.tier, f"the {arm} arm on a GPU", f"arm {arm}")
                 findings.append(finding_of(self, f"arm {arm}", ruling))
                 continue
-            problems = find_problems(context, arm, self.tier)
+            problems = [(p.text, p.details) for p in find_problems(context, arm, self.tier)]
+            if arm in shared:
+                problems.insert(0, (ONE_PROCESS, shared[arm]))
             if problems:
-                text = "The arm's records do not count: " + "; ".join(p.text for p in problems) + "."
-                details = [line for p in problems for line in p.details]
+                text = "The arm's records do not count: " + "; ".join(text for text, _ in problems) + "."
+                details = [line for _, lines in problems for line in lines]
                 findings.append(self.finding(Outcome.ERROR, f"arm {arm}", text, details=details))
         return findings
 

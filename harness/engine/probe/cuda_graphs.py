@@ -120,14 +120,16 @@ def _succeeded(driver: Any, function: str, error: Any) -> None:
 
 @contextmanager
 def hook_graphs(
-    graph_class: Any, watch: GraphWatch, steps: StepRecorder, num_tokens: Callable[[], int]
+    graph_class: Any, watch: GraphWatch | None, steps: StepRecorder, num_tokens: Callable[[], int]
 ) -> Iterator[None]:
-    """Lets a watch and a step recorder hear of every graph of `graph_class` (`torch.cuda.CUDAGraph`).
+    """Lets a step recorder, and a watch if there is one, hear of every graph of `graph_class`
+    (`torch.cuda.CUDAGraph`).
 
-    Graphs are kept after they are instantiated, so that their nodes can be read.
+    For a watch, graphs are kept after they are instantiated, so that their nodes can be read.
     """
     names = ("__init__", "capture_begin", "capture_end", "replay")
-    init, begin, end, replay = originals = tuple(getattr(graph_class, name) for name in names)
+    originals = {name: getattr(graph_class, name) for name in names}
+    init, begin, end, replay = originals.values()
 
     def made(graph: Any, keep_graph: bool = False) -> None:  # noqa: ARG001 - PyTorch's signature
         init(graph, True)
@@ -139,41 +141,58 @@ def hook_graphs(
     def capture_end(graph: Any) -> None:
         end(graph)
         steps.capture_ended(id(graph))
-        graph.instantiate()
-        watch.captured(id(graph), graph, num_tokens())
-        weakref.finalize(graph, watch.released, id(graph)).atexit = False
+        if watch is not None:
+            graph.instantiate()
+            watch.captured(id(graph), graph, num_tokens())
+            weakref.finalize(graph, watch.released, id(graph)).atexit = False
 
     def replayed(graph: Any) -> None:
-        watch.replaying(id(graph))
+        if watch is not None:
+            watch.replaying(id(graph))
         steps.replayed(id(graph))
         replay(graph)
 
-    hooks = (made, capture_begin, capture_end, replayed)
+    hooks = dict(zip(names, (made, capture_begin, capture_end, replayed), strict=True))
+    if watch is None:
+        del hooks["__init__"]
     try:
-        for name, hook in zip(names, hooks, strict=True):
+        for name, hook in hooks.items():
             setattr(graph_class, name, hook)
         yield
     finally:
-        for name, original in zip(names, originals, strict=True):
-            setattr(graph_class, name, original)
+        for name in hooks:
+            setattr(graph_class, name, originals[name])
 
 
-def plant_graph(watch: GraphWatch, steps: StepRecorder) -> None:
+def plant_graph(watch: GraphWatch | None, steps: StepRecorder) -> None:
     """Captures a hooked graph of the harness's own that calls the tracer's marker, and frees its memory.
 
     Watch and recorder are then asked as if it were replayed: they must tell the loss and the calls.
     """
     tensor = torch.zeros(PLANTED_BYTES, dtype=torch.uint8, device="cuda")
     tensor.add_(1)
-    graph = torch.cuda.CUDAGraph(keep_graph=True)
+    graph = torch.cuda.CUDAGraph(keep_graph=watch is not None)
     with torch.cuda.graph(graph):
         tensor.add_(1)
         marker.decide()
         marker.run()
     del tensor
     torch.cuda.synchronize()
-    watch.judge_planted(id(graph))
+    if watch is not None:
+        watch.judge_planted(id(graph))
     steps.follows_graphs = tells_marker_at_replay(steps, id(graph))
+
+
+@contextmanager
+def follow_cuda_graphs(steps: StepRecorder) -> Iterator[None]:
+    """Lets captured graphs count in the ledger, proved by a planted one, and looks at nothing else of them: what a
+    watch reads at each replay takes longer than a step."""
+    try:
+        with hook_graphs(torch.cuda.CUDAGraph, None, steps, lambda: 0):
+            plant_graph(None, steps)
+            yield
+    finally:
+        steps.follows_graphs = False
 
 
 def tells_marker_at_replay(steps: StepRecorder, key: Hashable) -> bool:

@@ -6,6 +6,7 @@ import importlib
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +27,7 @@ from harness.app.gpu_tier import (
 )
 from harness.app.probes import ProbeRun, new_process
 from harness.app.recorder import Progress, Recorder
+from harness.app.suite_plan import SIZES
 from harness.app.validate import collect_tiers
 from harness.config import load_manifest
 from harness.engine.probe.process import ProbeProcess
@@ -38,7 +40,8 @@ from harness.model.evidence import (
 )
 from harness.model.manifest import Manifest
 from harness.model.probe import ProbePlan
-from harness.model.words import Tier
+from harness.model.words import Arm, Tier
+from harness.options import Profile
 from tests.harness.app.kept_records import Kept
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -94,7 +97,8 @@ lines = [json.dumps(r) + "\\n" for r in [*records, {"kind": "end"}]]
 
 
 def programs(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    """Puts a program in the driver's place."""
+    """Puts a program in the driver's place, and times nothing."""
+    monkeypatch.setattr(gpu_tier, "collect_gpu_timing", lambda *_, **__: None)
 
     def made(run: ProbeRun, name: str, plan: ProbePlan) -> ProbeProcess:
         process = new_process(run, name, plan)
@@ -137,11 +141,25 @@ def test_graphs_and_both_commits_are_recorded_at_the_gpu_tier(
     assert {r.side for r in run.recorder.evidence.of(DefaultOffEvidence, tier=Tier.GPU)} == {"base", "head"}
 
 
-def test_what_cannot_be_collected_yet_is_a_gap(run: CpuRun, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("profile", ["full", "quick"])
+def test_decode_is_timed_in_the_full_profile_and_a_gap_in_the_others(
+    run: CpuRun, monkeypatch: pytest.MonkeyPatch, profile: Profile
+) -> None:
     programs(monkeypatch, PROGRAM.replace("GRAPHS", "True"))
-    collect_gpu_tier(run)
-    assert gaps_of(run).keys() == {"timing", "probe of twin"}
-    assert not gaps_of(run)["timing"].broke
+    asked: list[tuple[tuple[int, ...], int, set[str]]] = []
+
+    def timed(probes: ProbeRun, args_of: Callable[[Arm], Sequence[str]], *, num_pairs: int) -> None:
+        switches = {word for arm in Arm for word in args_of(arm) if "decode_backend" in word}
+        asked.append((probes.manifest.performance.batches, num_pairs, switches))
+
+    monkeypatch.setattr(gpu_tier, "collect_gpu_timing", timed)
+    collect_gpu_tier(replace(run, manifest=SLICED, slice_config=b"{}", sizes=SIZES[profile]))
+    gaps = gaps_of(run)
+    if profile == "full":
+        both = {json.dumps({SLICED.switch.key: value}) for value in (SLICED.switch.on, SLICED.switch.off)}
+        assert asked == [((1, 8, 64), 8, both)] and "timing" not in gaps
+    else:
+        assert not asked and "--profile full" in gaps["timing"].reason and not gaps["timing"].broke
 
 
 def test_of_a_change_without_a_gpu_in_its_scope_only_both_commits_are_run(

@@ -118,6 +118,10 @@ class World:
     """The candidate's step time over the baseline's."""
     timing_noise: float = 0.01
     """Standard deviation of a block's log step time."""
+    disturbed: Callable[[str, int], bool] = never
+    """By cell and place in time: whether the block's steps take a tenth longer."""
+    overlaps: Callable[[str, int], bool] = never
+    """By cell and place in time: whether the block begins with the one before, and not after it."""
     num_pairs: int = 6
     num_greedy: int = 52
     num_forced: int = 8
@@ -152,7 +156,7 @@ class MadeEngine:
         self.rows: list[LedgerRow] = []
         self.rng = numbers("engine", world.seed, arm)
         self._serial = 0
-        self._now_ns = 1_000_000_000 * (1 + list(Arm).index(arm))
+        self.now_ns = 1_000_000_000 * (1 + list(Arm).index(arm))
         self._block_factor = 1.0
 
     def serve(self, suite: str, requests: Sequence[Request], concurrency: int) -> tuple[SuiteItem, ...]:
@@ -185,9 +189,9 @@ class MadeEngine:
         decides, runs_fast = self._path(suite, batch, is_prefill=is_prefill)
         duration_ns = self._duration_ns(batch, is_prefill=is_prefill, fast=runs_fast)
         sick = self.is_candidate and not is_prefill and self.world.loses_state(suite, batch)
-        ended_ns = self._now_ns + duration_ns
+        ended_ns = self.now_ns + duration_ns
         for running in wave:
-            running.started_ns = running.started_ns or self._now_ns
+            running.started_ns = running.started_ns or self.now_ns
             running.is_sick |= sick
             self._emit(running)
             if running.request.timed:
@@ -197,7 +201,7 @@ class MadeEngine:
         self.rows.append(
             LedgerRow(
                 step=len(self.rows),
-                started_ns=self._now_ns,
+                started_ns=self.now_ns,
                 duration_ns=duration_ns,
                 num_reqs=batch,
                 requests=tuple(r.part(is_prefill=is_prefill) for r in wave),
@@ -207,7 +211,7 @@ class MadeEngine:
                 ran={EXECUTOR: 1} if runs_fast else {PLAIN: 1},
             )
         )
-        self._now_ns = ended_ns + 200_000
+        self.now_ns = ended_ns + 200_000
 
     def _path(self, suite: str, batch: int, *, is_prefill: bool) -> tuple[bool, bool]:
         if not self.is_candidate or is_prefill or self.world.falls_back(suite, batch):
@@ -443,6 +447,7 @@ def _time_cell(engines: dict[Arm, MadeEngine], world: World, batch: int, other: 
     compares = (Arm.BASELINE, other)
     cell = f"decode/b{batch}/{compares[0]}-{compares[1]}"
     blocks = []
+    began_ns = 0
     for pair in range(world.num_pairs):
         for arm in compares if pair % 2 == 0 else compares[::-1]:
             position = len(blocks)
@@ -457,6 +462,11 @@ def _time_cell(engines: dict[Arm, MadeEngine], world: World, batch: int, other: 
                 for index in range(batch)
             ]
             factor = float(np.exp(numbers(world.seed, cell, position).normal(0, world.timing_noise)))
+            factor *= 1.1 if world.disturbed(cell, position) else 1.0
+            if not world.overlaps(cell, position):
+                # All engines have one clock, and none computes while another is timed.
+                began_ns = max(engine.now_ns for engine in engines.values()) + 1_000_000
+            engines[arm].now_ns = began_ns
             items = engines[arm].time_block(cell, requests, factor)
             blocks.append(TimingBlock(pair=pair, position=position, arm=arm, items=items, load_1min=0.5))
     return _record(

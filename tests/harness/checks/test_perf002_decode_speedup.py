@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import pytest
 
 from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
-from harness.model.evidence import ArmEvidence, EvidenceSet, GapEvidence, TimingEvidence, evidence_set
+from harness.model.evidence import (
+    ArmEvidence,
+    EvidenceSet,
+    GapEvidence,
+    GpuState,
+    LedgerEvidence,
+    Slowdown,
+    TimingBlock,
+    TimingEvidence,
+    evidence_set,
+)
 from harness.model.finding import Finding
 from harness.model.manifest import Claim, Manifest, PerformanceSection
 from harness.model.words import Arm, Outcome, Tier
@@ -18,13 +29,20 @@ from tests.harness.checks.evidence_builder import (
     build_evidence,
     change_records,
     context_of,
+    never,
     small_evidence,
     without,
 )
 
 
 @cache
-def on_gpu(speed: float = 0.8, noise: float = 0.005, pairs: int = 8) -> EvidenceSet:
+def on_gpu(
+    speed: float = 0.8,
+    noise: float = 0.005,
+    pairs: int = 8,
+    disturbed: Callable[[str, int], bool] = never,
+    overlaps: Callable[[str, int], bool] = never,
+) -> EvidenceSet:
     """The timed cells as a GPU would leave them: the step time is all that the path changes."""
     made = World(
         speed=speed,
@@ -34,6 +52,8 @@ def on_gpu(speed: float = 0.8, noise: float = 0.005, pairs: int = 8) -> Evidence
         num_forced=4,
         num_sampling=1,
         hardware="NVIDIA H200",
+        disturbed=disturbed,
+        overlaps=overlaps,
     )
     return evidence_set(r.model_copy(update={"tier": Tier.GPU}) for r in build_evidence(made))
 
@@ -144,6 +164,111 @@ def test_a_tracer_that_was_dead_on_the_gpu_voids_its_timings() -> None:
 def test_an_arm_that_is_missing_on_the_gpu_is_not_run() -> None:
     found = findings_of(without(on_gpu(), ArmEvidence, arm=Arm.BASELINE_AGAIN))
     assert [f.outcome for f in found.values()] == [Outcome.NOT_RUN]
+
+
+def in_blocks(change: Callable[[TimingBlock], TimingBlock], *positions: int) -> EvidenceSet:
+    """The candidate's cell of batch 8 with blocks at these places in time changed."""
+
+    def changed(cell: TimingEvidence) -> TimingEvidence:
+        if (cell.batch, cell.compares[1]) != (8, Arm.CANDIDATE):
+            return cell
+        blocks = tuple(change(b) if b.position in positions else b for b in cell.blocks)
+        return cell.model_copy(update={"blocks": blocks})
+
+    return change_records(on_gpu(), TimingEvidence, changed)
+
+
+def slowed(*words: Slowdown) -> Callable[[TimingBlock], TimingBlock]:
+    state = GpuState(
+        name="made",
+        sm_clock_mhz=1200,
+        memory_clock_mhz=None,
+        power_w=None,
+        temperature_c=None,
+        slowdowns=words,
+    )
+    return lambda block: block.model_copy(update={"gpu_after": state})
+
+
+def test_a_block_in_which_the_gpu_was_too_hot_is_left_out_with_its_pair_whatever_its_time() -> None:
+    finding = findings_of(in_blocks(slowed("hw_thermal_slowdown"), 3))["batch 8"]
+    assert (finding.outcome, finding.measurements[0].n) == (Outcome.PASS, 7)
+    assert any("left out" in line and "hw_thermal_slowdown" in line for line in finding.details)
+
+
+def test_a_gpu_that_was_too_hot_in_more_than_a_quarter_of_the_pairs_timed_nothing() -> None:
+    finding = findings_of(in_blocks(slowed("sw_thermal_slowdown"), 0, 4, 8))["batch 8"]
+    assert finding.outcome is Outcome.INCONCLUSIVE and "sw_thermal_slowdown" in finding.message
+
+
+def test_a_power_cap_is_the_arms_own_and_leaves_nothing_out() -> None:
+    finding = findings_of(in_blocks(slowed("sw_power_cap"), *range(16)))["batch 8"]
+    assert (finding.outcome, finding.measurements[0].n) == (Outcome.PASS, 8)
+    assert any("1200 MHz, sw_power_cap" in line for line in finding.details)
+
+
+CELL = "decode/b8/baseline-candidate"
+
+
+def test_a_block_that_overlaps_another_arms_is_left_out_with_its_pair() -> None:
+    finding = findings_of(on_gpu(overlaps=lambda cell, place: (cell, place) == (CELL, 1)))["batch 8"]
+    assert (finding.outcome, finding.measurements[0].n) == (Outcome.PASS, 7)
+    assert any("left out" in line and "computed at the same time" in line for line in finding.details)
+
+
+def test_blocks_that_overlap_throughout_time_nothing() -> None:
+    found = findings_of(on_gpu(overlaps=lambda cell, place: cell == CELL and place % 2 == 1))
+    assert found["batch 1"].outcome is Outcome.PASS
+    assert found["batch 8"].outcome is Outcome.INCONCLUSIVE
+    assert "8 of 8 pairs could not be timed" in found["batch 8"].message
+
+
+def test_an_idle_arm_that_computes_beside_the_two_compared_disturbs_them_too() -> None:
+    candidate = on_gpu().ledger(Arm.CANDIDATE, Tier.GPU)
+    assert candidate is not None
+    end = candidate.steps[-1]
+
+    def busy(ledger: LedgerEvidence) -> LedgerEvidence:
+        last = ledger.steps[-1]
+        span = {"started_ns": last.started_ns + 1, "duration_ns": end.started_ns - last.started_ns}
+        row = last.model_copy(update={"step": last.step + 1, "requests": (), "num_reqs": 0, **span})
+        return ledger.model_copy(update={"rows": (*ledger.rows, row)})
+
+    found = findings_of(change_records(on_gpu(), LedgerEvidence, busy, arm=Arm.BASELINE_AGAIN))
+    assert found["batch 8"].outcome is Outcome.INCONCLUSIVE
+    assert "baseline_again computed at the same time" in found["batch 8"].message
+
+
+def test_one_slow_block_widens_the_interval_and_is_not_left_out() -> None:
+    calm = findings_of(on_gpu())["batch 8"].measurements[0]
+    finding = findings_of(on_gpu(disturbed=lambda cell, place: (cell, place) == (CELL, 2)))["batch 8"]
+    wide = finding.measurements[0]
+    assert (calm.n, wide.n) == (8, 8) and finding.outcome is Outcome.PASS
+    assert wide.ci_high is not None and calm.ci_high is not None and wide.ci_high > calm.ci_high + 0.01
+
+
+def test_one_slow_block_among_the_baselines_leaves_nothing_decided() -> None:
+    noise = "decode/b8/baseline-baseline_again"
+    found = findings_of(on_gpu(disturbed=lambda cell, place: (cell, place) == (noise, 2)))
+    assert found["batch 8"].outcome is Outcome.INCONCLUSIVE
+    assert found["batch 1"].outcome is Outcome.PASS
+
+
+def test_one_process_cannot_stand_for_two_arms() -> None:
+    baseline = on_gpu().ledger(Arm.BASELINE, Tier.GPU)
+    assert baseline is not None
+
+    def copied(ledger: LedgerEvidence) -> LedgerEvidence:
+        return ledger.model_copy(update={"rows": (*ledger.rows, baseline.rows[0])})
+
+    found = findings_of(change_records(on_gpu(), LedgerEvidence, copied, arm=Arm.BASELINE_AGAIN))
+    assert {f.outcome for f in found.values()} == {Outcome.ERROR}
+    assert "that only one process can have" in found["arm baseline"].message
+
+
+def test_the_cpu_tiers_arms_need_not_be_in_a_gpu_machines_bundle() -> None:
+    """COR005 judges the arms of the cpu tier; without them it does not run, and this check is about others."""
+    assert DecodeSpeedup.requires == () and DecodeSpeedup.tier is Tier.GPU
 
 
 def test_a_manifest_without_batches_is_not_run() -> None:

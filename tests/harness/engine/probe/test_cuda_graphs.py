@@ -17,6 +17,7 @@ from harness.engine import marker
 from harness.engine.ledger_file import LedgerFile
 from harness.engine.probe import cuda_graphs
 from harness.engine.probe.cuda_graphs import (
+    follow_cuda_graphs,
     hook_graphs,
     nodes_of,
     tells_marker_at_replay,
@@ -191,6 +192,32 @@ def test_a_hooked_graph_is_kept_watched_and_let_go_of(steps: StepRecorder) -> No
     del graph
     gc.collect()
     assert watch.num_graphs == 0
+
+
+def test_without_a_watch_a_graph_is_made_as_pytorch_makes_it_and_its_replays_count(
+    steps: StepRecorder,
+) -> None:
+    run = steps.count_wrapper(lambda: None, marker.CODE_TARGET)
+    with hook_graphs(MadeGraph, None, steps, lambda: 0):
+        graph = MadeGraph()
+        graph.capture_begin(pool=3)
+        run()
+        graph.capture_end()
+        steps.reset()
+        graph.replay()
+    assert (graph.keep_graph, graph.calls) == (False, ["begun in pool 3", "ended", "replayed"])
+    assert steps.ran == {marker.CODE_TARGET: 1}
+
+
+def test_graphs_that_are_only_followed_are_proved_and_let_go_of_like_watched_ones(
+    steps: StepRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = dict(vars(MadeGraph))
+    monkeypatch.setattr(cuda_graphs.torch.cuda, "CUDAGraph", MadeGraph)
+    monkeypatch.setattr(cuda_graphs, "plant_graph", lambda _, told: setattr(told, "follows_graphs", True))
+    with follow_cuda_graphs(steps):
+        assert steps.follows_graphs and vars(MadeGraph)["replay"] is not before["replay"]
+    assert not steps.follows_graphs and dict(vars(MadeGraph)) == before
 
 
 def test_a_class_of_graphs_is_as_it_was_once_it_is_no_longer_hooked(steps: StepRecorder) -> None:

@@ -1,0 +1,229 @@
+"""A timed arm as a process: one engine that serves blocks of requests, and is stopped where it is in between."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any, TextIO
+
+from harness.engine.arm_spec import ArmSpec
+from harness.engine.driven_process import DrivenProcess
+from harness.engine.request_id import make_request_id
+from harness.model.completion import Completer, CompletionRequest
+from harness.model.errors import EngineError
+from harness.model.evaluation import SuiteItem
+
+DRIVER = "harness.engine.probe.block_driver"
+GREETING_S = 5.0
+"""For a process that has connected to say who it is."""
+FAULTS = (KeyError, TypeError, ValueError, AttributeError)
+"""What reading an answer raises that the driver does not write."""
+
+
+class BlockServer(DrivenProcess, Completer):
+    """Serves an arm between `start` and `stop`. `kill` may come from another thread.
+
+    No request crosses an API server: at a large batch that is slower than the engine, and its pace would be timed.
+    """
+
+    def __init__(
+        self,
+        spec: ArmSpec,
+        args: Sequence[str],
+        *,
+        program: Sequence[str] | None = None,
+        ready_timeout_s: float = 900,
+        answer_timeout_s: float = 120,
+    ) -> None:
+        """`args` are the engine's; `program` is given the path of the plan; None runs the driver."""
+        public = tuple(arg.replace(str(spec.model_dir), "{model}") for arg in args)
+        super().__init__(spec, DRIVER, json.dumps({"args": public}), program)
+        self.ready_s: float | None = None
+        self._args = tuple(args)
+        self._ready_timeout_s = ready_timeout_s
+        self._answer_timeout_s = answer_timeout_s
+        self._serial = itertools.count()
+        self._connection: socket.socket | None = None
+        self._lines: TextIO | None = None
+        self._is_ended = False
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is ready and alive."""
+        return self.ready_s is not None and self._program is not None and self._program.is_running
+
+    def start(self) -> None:
+        """Starts the engine and waits until it says that it is ready.
+
+        Raises:
+            EngineError: it died or took too long.
+        """
+        folder = self.spec.ledger_dir
+        folder.mkdir(parents=True, exist_ok=True)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            plan = folder / "plan.json"
+            plan.write_text(json.dumps({"args": self._args, "port": listener.getsockname()[1]}))
+            try:
+                if self._is_ended or self.launch(str(plan)) is None:
+                    raise self.error("blocks-start", "The engine's process could not be started.")
+                self.ready_s = self._wait_until_ready(listener)
+            except BaseException:
+                self.kill()
+                raise
+
+    def _wait_until_ready(self, listener: socket.socket) -> float:
+        deadline = time.monotonic() + self._ready_timeout_s
+        listener.settimeout(0.2)
+        while time.monotonic() < deadline:
+            if self._is_ended or self._program is None or not self._program.is_running:
+                raise self.error("blocks-start", "The engine died before it was ready.")
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                continue
+            # Any process of the machine can connect; only this arm's knows its nonce.
+            if (ready := self._greeting_of(connection)) is not None:
+                return ready
+        raise self.error("blocks-start", f"The engine was not ready within {self._ready_timeout_s:.0f} s.")
+
+    def _greeting_of(self, connection: socket.socket) -> float | None:
+        """Seconds that the engine took to start; None, and the connection closed, where it is another's."""
+        connection.settimeout(GREETING_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        lines = connection.makefile("r", encoding="utf-8")
+        try:
+            ready = json.loads(lines.readline())
+            if ready["nonce"] == self.spec.nonce:
+                connection.settimeout(self._answer_timeout_s)
+                self._connection, self._lines = connection, lines
+                return float(ready["ready_s"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        lines.close()
+        connection.close()
+        return None
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """The served model's tokens of `text`; spread over its vocabulary where it has no tokenizer."""
+        self._say(do="tokenize", text=text)
+        try:
+            return tuple(int(token) for token in self._hear()["tokens"])
+        except FAULTS as error:
+            raise self.error("blocks-unreadable", "The engine's process tells no tokens.") from error
+
+    def complete_many(
+        self,
+        requests: Sequence[CompletionRequest],
+        *,
+        concurrency: int,
+        suite: str,
+        together: bool = False,  # noqa: ARG002 - they always start together
+    ) -> tuple[SuiteItem, ...]:
+        """Greedy answers to prompts of tokens, of which all are in flight from the first step on.
+
+        Raises:
+            EngineError: the engine died, or what it says is not what the driver writes.
+        """
+        if concurrency < len(requests):
+            raise ValueError(f"{len(requests)} requests start together, not {concurrency} at a time")
+        ids = [make_request_id(suite, self.spec, next(self._serial)) for _ in requests]
+        asked = zip(ids, requests, strict=True)
+        started = time.perf_counter()
+        self._say(
+            do="serve",
+            requests=[
+                {"id": name, "prompt": r.prompt_token_ids, "max_tokens": r.max_tokens} for name, r in asked
+            ],
+        )
+        try:
+            return self._read_answers(ids, requests, started)
+        except FAULTS as error:
+            message = f"The engine's process wrote what no driver writes: {type(error).__name__}."
+            raise self.error("blocks-unreadable", message) from error
+
+    def _read_answers(
+        self, ids: Sequence[str], requests: Sequence[CompletionRequest], started: float
+    ) -> tuple[SuiteItem, ...]:
+        """Tokens with their times of arrival, until the driver gives its own counts."""
+        tokens: dict[str, list[int]] = {name: [] for name in ids}
+        times: dict[str, list[float]] = {name: [] for name in ids}
+        while "counts" not in (line := self._hear()):
+            now_ms = (time.perf_counter() - started) * 1000
+            for name, new in line["tokens"].items():
+                tokens[name] += new
+                times[name] += [now_ms] * len(new)
+        counts, refused = line["counts"], line["refused"]
+        return tuple(
+            SuiteItem(
+                item=request.item,
+                request_id=name,
+                concurrency=len(requests),
+                num_prompt_tokens=len(request.prompt_token_ids),
+                token_ids=tuple(tokens[name]),
+                text="",
+                finish_reason="error" if name in refused else "length",
+                num_completion_tokens=counts.get(name, 0),
+                token_times_ms=tuple(times[name]),
+                error=refused.get(name, ""),
+            )
+            for name, request in zip(ids, requests, strict=True)
+        )
+
+    def _say(self, **command: Any) -> None:
+        if self._connection is None:
+            raise EngineError("blocks-not-started", f"{self.spec.arm}: the engine is not running")
+        try:
+            self._connection.sendall(json.dumps(command).encode() + b"\n")
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def _hear(self) -> Any:
+        """The next line's JSON; ValueError where it is none."""
+        assert self._lines is not None
+        try:
+            line = self._lines.readline()
+        except OSError as error:
+            raise self._lost(error) from error
+        if not line:
+            raise self.error("blocks-died", "The engine's process is gone.")
+        return json.loads(line)
+
+    def _lost(self, error: OSError) -> EngineError:
+        why = "It does not answer" if isinstance(error, TimeoutError) else "The engine's process is gone"
+        return self.error("blocks-died", f"{why}: {type(error).__name__}.")
+
+    def pause(self) -> None:
+        """Stops every process of the arm (SIGSTOP), so that it takes no time from a timed one."""
+        self._tell("pause")
+
+    def resume(self) -> None:
+        """Lets a paused arm go on."""
+        self._tell("resume")
+
+    def _tell(self, word: str) -> None:
+        program = self._program
+        if program is None or not program.is_running or not program.send(word) or program.hear(30) != word:
+            raise self.error("blocks-died", f"The engine's process cannot {word}: it is gone.")
+
+    def stop(self) -> None:
+        """Lets the engine shut down in good order, and ends whatever of it is left by force. Safe to call twice."""
+        try:
+            if self.is_running and not self._is_ended:
+                self._say(do="end")
+                assert self._program is not None
+                self._program.wait(30)
+        except EngineError:
+            pass
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        self._is_ended = True
+        self.end()
+        for end in (self._lines, self._connection):
+            if end is not None:
+                end.close()

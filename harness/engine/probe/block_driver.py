@@ -1,0 +1,127 @@
+"""The program of a timed arm: `python -m harness.engine.probe.block_driver PLAN`.
+
+Runs one engine in the environment of an arm, with its tracer, and serves what the harness asks over a connection: a
+block of requests at a time, all of them from the first step on. Every step's tokens are sent as soon as the engine has
+them, so that it is the harness that tells the time of their arrival. Between two blocks it waits and computes nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, TextIO
+
+from harness.engine.probe.engine_start import inspect_models_here, start_engine
+from harness.engine.tracer import Tracer, active
+
+
+class BlockEngine:
+    """One running engine, and the commands that it obeys."""
+
+    def __init__(self, engine: Any, answers: TextIO) -> None:
+        self._engine = engine
+        self._answers = answers
+
+    def obey(self, commands: TextIO) -> None:
+        """Answers each line until "end", or until nobody asks any more."""
+        for line in commands:
+            command = json.loads(line)
+            if command["do"] == "end":
+                return
+            if command["do"] == "tokenize":
+                self._say(tokens=self._tokenize(command["text"]))
+            else:
+                self._serve(command["requests"])
+
+    def _say(self, **fields: Any) -> None:
+        self._answers.write(json.dumps(fields, separators=(",", ":")) + "\n")
+        self._answers.flush()
+
+    def _tokenize(self, text: str) -> list[int]:
+        tokenizer = getattr(self._engine, "tokenizer", None)
+        if tokenizer is None:
+            return spread_tokens(text, self._engine.model_config.get_vocab_size())
+        return list(tokenizer.encode(text, add_special_tokens=False))
+
+    def _serve(self, requests: Sequence[Mapping[str, Any]]) -> None:
+        refused: dict[str, str] = {}
+        counts: dict[str, int] = {}
+        for request in requests:
+            try:
+                self._add(request)
+                counts[request["id"]] = 0
+            except ValueError as error:
+                refused[request["id"]] = f"{type(error).__name__}: {error}"[:2000]
+        while self._engine.has_unfinished_requests():
+            tokens = {o.request_id: list(o.outputs[0].token_ids) for o in self._engine.step()}
+            for name, new in tokens.items():
+                counts[name] += len(new)
+            self._say(tokens=tokens)
+        self._say(counts=counts, refused=refused)
+
+    def _add(self, request: Mapping[str, Any]) -> None:
+        from vllm import SamplingParams
+        from vllm.exceptions import VLLMClientError
+        from vllm.sampling_params import RequestOutputKind
+
+        params = SamplingParams(
+            temperature=0.0,
+            max_tokens=request["max_tokens"],
+            ignore_eos=True,
+            output_kind=RequestOutputKind.DELTA,
+            detokenize=False,
+        )
+        try:
+            self._engine.add_request(request["id"], {"prompt_token_ids": request["prompt"]}, params)
+        except VLLMClientError as error:
+            raise ValueError(str(error)) from error
+
+
+def spread_tokens(text: str, vocabulary: int) -> list[int]:
+    """A token for each byte of a text, told by all bytes up to it and spread over the whole vocabulary.
+
+    For models without a tokenizer. Bytes themselves would be few tokens, which few experts serve.
+    """
+    data = text.encode()
+    return [zlib.crc32(data[: end + 1]) % vocabulary for end in range(len(data))]
+
+
+def graphs_followed(tracer: Tracer) -> AbstractContextManager[None]:
+    """Replays count in the ledger where a device can capture graphs."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return nullcontext()
+    from harness.engine.probe.cuda_graphs import follow_cuda_graphs
+
+    return follow_cuda_graphs(tracer.steps)
+
+
+def main() -> None:
+    """Starts the engine, says so, and obeys."""
+    plan = json.loads(Path(sys.argv[1]).read_bytes())
+    tracer = active()
+    if tracer is None:
+        raise RuntimeError("a timed arm needs a tracer")
+    inspect_models_here()
+    started = time.monotonic()
+    with graphs_followed(tracer):
+        engine = start_engine(plan["args"])
+        with socket.create_connection(("127.0.0.1", plan["port"])) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with connection.makefile("r", encoding="utf-8") as asked, connection.makefile("w") as answers:
+                ready = {"nonce": tracer.settings.nonce, "ready_s": round(time.monotonic() - started, 1)}
+                answers.write(json.dumps(ready) + "\n")
+                answers.flush()
+                BlockEngine(engine, answers).obey(asked)
+        engine.engine_core.shutdown()
+
+
+if __name__ == "__main__":
+    main()

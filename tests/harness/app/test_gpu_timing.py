@@ -1,0 +1,218 @@
+"""Laws of timing decode on a GPU, without one: three processes by turns, what they leave, what PERF002 says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from harness.app import gpu_timing
+from harness.app.gpu_timing import collect_gpu_timing, num_tokens
+from harness.app.probes import ProbeRun
+from harness.app.recorder import Progress, Recorder
+from harness.app.resuming import unproven
+from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
+from harness.model.change import Change
+from harness.model.check import CheckContext
+from harness.model.evidence import (
+    ArmEvidence,
+    EvidenceSet,
+    GapEvidence,
+    GpuState,
+    SubjectEvidence,
+    TimingEvidence,
+    evidence_set,
+)
+from harness.model.finding import Finding
+from harness.model.manifest import Claim, Manifest, PerformanceSection
+from harness.model.words import Arm, Outcome, Tier
+from tests.harness.app.kept_records import Kept
+from tests.harness.app.test_gpu_tier import MANIFEST as OURS
+from tests.harness.app.timed_programs import programs
+from tests.harness.checks.evidence_builder import POLICY
+
+CLAIM = Claim(metric="decode_itl_speedup", batch=2, value=1.5, hardware="H200")
+MANIFEST = OURS.model_copy(update={"performance": PerformanceSection(decode_batches=(2,), claims=(CLAIM,))})
+CHANGE = Change(base="a" * 40, merge_base="a" * 40, head="b" * 40, head_subject="made")
+SHA = "0" * 64
+IMPORTED = tuple(
+    (module, f"{module.replace('.', '/')}.py", SHA)
+    for module in sorted(
+        {
+            t.partition(":")[0]
+            for t in (
+                *OURS.dispatch.specialized_code,
+                *(d.target for d in OURS.dispatch.decisions),
+            )
+        }
+    )
+)
+POLICY_OF_SLEEPS = POLICY.model_copy(update={"itl_margin": 0.3})
+"""Sleeps are not kept to two in a hundred on a machine that does other work."""
+GPU = GpuState(
+    name="made",
+    sm_clock_mhz=1980,
+    memory_clock_mhz=2619,
+    power_w=300.0,
+    temperature_c=40,
+    slowdowns=(),
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProbeRun:
+    """A run on a made GPU, with answers of ten tokens."""
+    monkeypatch.setattr(gpu_timing, "num_tokens", lambda _: 10)
+    monkeypatch.setattr(gpu_timing, "find_gpu_reader", lambda: (lambda: GPU, ""))
+    for name in ("base", "head", "arms"):
+        (tmp_path / name).mkdir()
+    recorder = Recorder(sink=Kept(), progress=Progress(quiet=True), hardware="16 cores, NVIDIA H200")
+    files = {path: sha for _, path, sha in IMPORTED}
+    recorder.record(
+        SubjectEvidence(tier=Tier.GPU, recorded_at="2026-01-01T00:00:00Z", commit=CHANGE.head, files=files)
+    )
+    return ProbeRun(
+        manifest=MANIFEST,
+        recorder=recorder,
+        head_path=tmp_path / "head",
+        base_path=tmp_path / "base",
+        change=CHANGE,
+        model_dir=tmp_path / "model",
+        workdir=tmp_path / "arms" / "probes",
+        tier=Tier.GPU,
+    )
+
+
+def args_of(arm: Arm) -> Sequence[str]:
+    switch = MANIFEST.switch
+    value = {Arm.BASELINE: "", Arm.BASELINE_AGAIN: switch.off, Arm.CANDIDATE: switch.on}[arm]
+    return ("--model", "{model}", "--additional-config", f'{{"{switch.key}": "{value}"}}')
+
+
+def collected(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch, step_s: float = 0.002, **behaviour: str
+) -> EvidenceSet:
+    programs(monkeypatch, behaviour, imported=IMPORTED, step_s=step_s)
+    collect_gpu_timing(run, args_of, num_pairs=5)
+    return run.recorder.evidence
+
+
+def findings_of(evidence: EvidenceSet, manifest: Manifest = MANIFEST) -> dict[str, Finding]:
+    context = CheckContext(change=CHANGE, manifest=manifest, policy=POLICY_OF_SLEEPS, evidence=evidence)
+    return {f.subject: f for f in DecodeSpeedup().run(context)}
+
+
+def gaps_of(evidence: EvidenceSet) -> Mapping[str, GapEvidence]:
+    return {gap.what: gap for gap in evidence.gaps(Tier.GPU)}
+
+
+def test_both_comparisons_of_a_batch_are_recorded_with_arms_ledgers_and_the_gpu_at_both_ends(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence = collected(run, monkeypatch)
+    cells = evidence.of(TimingEvidence, tier=Tier.GPU)
+    assert [(c.batch, c.compares[1], c.hardware) for c in cells] == [
+        (2, Arm.BASELINE_AGAIN, "16 cores, NVIDIA H200"),
+        (2, Arm.CANDIDATE, "16 cores, NVIDIA H200"),
+    ]
+    assert {(b.gpu_before, b.gpu_after) for cell in cells for b in cell.blocks} == {(GPU, GPU)}
+    assert {len(i.token_ids) for c in cells for b in c.blocks for i in b.items} == {10}
+    assert [r.failure for r in evidence.of(ArmEvidence, tier=Tier.GPU)] == ["", "", ""]
+    assert not gaps_of(evidence) and not unproven(evidence)
+
+
+def test_no_two_arms_ever_compute_at_the_same_time(run: ProbeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence = collected(run, monkeypatch)
+    ledgers = [evidence.ledger(arm, Tier.GPU) for arm in Arm]
+    rows = sorted((r.started_ns, r.duration_ns) for one in ledgers if one is not None for r in one.rows)
+    assert len(rows) > 200
+    assert all(start + duration <= after for (start, duration), (after, _) in pairwise(rows))
+
+
+def test_a_slow_candidate_fails_its_batch_and_its_claim(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = findings_of(collected(run, monkeypatch, step_s=0.008, candidate="is slow"))
+    assert found["batch 2"].outcome is Outcome.FAIL, found["batch 2"].message
+    assert found["claim: 1.5x at batch 2 on H200"].outcome is Outcome.FAIL
+
+
+def test_an_equal_candidate_is_not_slower_and_bears_no_claim_out(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = findings_of(collected(run, monkeypatch, step_s=0.008))
+    assert found["batch 2"].outcome is Outcome.PASS, found["batch 2"].message
+    assert found["claim: 1.5x at batch 2 on H200"].outcome is not Outcome.PASS
+    assert any("1980 MHz" in line and "300 W" in line for line in found["batch 2"].details)
+
+
+@pytest.mark.parametrize("arm", ["candidate", "baseline"])
+def test_an_arm_that_answers_nothing_is_no_arm_that_was_timed(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch, arm: str
+) -> None:
+    found = findings_of(collected(run, monkeypatch, **{arm: "answers nothing"}))
+    assert {s: f.outcome for s, f in found.items()} == {f"arm {arm}": Outcome.ERROR}
+    assert "its ledger has no step" in found[f"arm {arm}"].message
+
+
+@pytest.mark.parametrize("arm", ["candidate", "baseline"])
+def test_tokens_that_the_ledger_has_and_the_client_did_not_get_void_the_arm(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch, arm: str
+) -> None:
+    found = findings_of(collected(run, monkeypatch, **{arm: "loses a token"}))
+    assert {s: f.outcome for s, f in found.items()} == {f"arm {arm}": Outcome.ERROR}
+    assert "does not account for the tokens" in found[f"arm {arm}"].message
+
+
+@pytest.mark.parametrize("behaviour", ["dies", "babbles"])
+def test_an_arm_that_breaks_leaves_gaps_and_the_records_of_the_others(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch, behaviour: str
+) -> None:
+    evidence = collected(run, monkeypatch, candidate=behaviour)
+    assert [c.compares[1] for c in evidence.of(TimingEvidence, tier=Tier.GPU)] == [Arm.BASELINE_AGAIN]
+    gap = gaps_of(evidence)["timing at batch 2, baseline against candidate"]
+    assert gap.broke and "candidate" in gap.reason
+    assert Outcome.PASS not in {f.outcome for f in findings_of(evidence).values()}
+
+
+def test_an_arm_that_does_not_start_leaves_its_reason_and_nothing_is_timed(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence = collected(run, monkeypatch, candidate="does not start")
+    gaps = gaps_of(evidence)
+    assert gaps["arm candidate"].broke and "no CUDA device" in gaps["arm candidate"].reason
+    assert "not running: candidate" in gaps["timing"].reason
+    assert not evidence.of(TimingEvidence)
+    (finding,) = findings_of(evidence).values()
+    assert finding.outcome is Outcome.NOT_RUN
+
+
+def test_an_interrupted_run_leaves_no_engine_and_records_what_was_served(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gpu_timing, "collect_timing", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        collected(run, monkeypatch)
+    arms = run.recorder.evidence.of(ArmEvidence, tier=Tier.GPU)
+    assert [a.failure for a in arms] == ["stopped before its work was done"] * 3
+
+
+def test_baselines_find_no_kernels_that_the_candidate_compiled(run: ProbeRun) -> None:
+    caches = {arm: gpu_timing.cache_of(run, name) for arm, name in gpu_timing.SHARES_CACHE.items()}
+    assert caches[Arm.BASELINE] == caches[Arm.BASELINE_AGAIN] != caches[Arm.CANDIDATE]
+
+
+def test_answers_of_a_large_batch_are_shorter() -> None:
+    assert num_tokens(1) == num_tokens(8) > num_tokens(64) >= 50
+
+
+def test_a_cell_whose_servers_ledger_is_gone_proves_nothing(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [r for r in collected(run, monkeypatch) if r.kind != "ledger"]
+    assert len(unproven(evidence_set(records))) == 4
