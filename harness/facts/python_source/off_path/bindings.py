@@ -19,7 +19,7 @@ _TRANSPARENT = frozenset(
     (
         *("staticmethod", "classmethod", "property", "cached_property", "functools.cached_property"),
         *("functools.cache", "functools.lru_cache", "torch.no_grad", "torch.inference_mode"),
-        *("abc.abstractmethod", "typing.override", "typing.final", "typing.overload"),
+        *("functools.wraps", "abc.abstractmethod", "typing.override", "typing.final", "typing.overload"),
         *("typing_extensions.override", "typing_extensions.final"),
     )
 )

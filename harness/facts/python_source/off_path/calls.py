@@ -32,6 +32,8 @@ _READS = frozenset(("get", "copy", "keys", "values", "items"))
 _CLASSES: dict[str, type] = {
     kind.__name__: kind for kind in (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
 }
+_REPLACES = ("replace", "_replace", "__replace__")
+"""Functions that make a record with other fields out of one."""
 _OF_CLASSES = ("classmethod", "staticmethod")
 _PROPERTIES = frozenset(("property", "cached_property", "functools.cached_property"))
 
@@ -39,7 +41,9 @@ _PROPERTIES = frozenset(("property", "cached_property", "functools.cached_proper
 class Calls:
     """Reads calls: of the switch's mapping, of folded built-ins, of analysed functions."""
 
-    def __init__(self, knowledge: Knowledge, attribute_value: Callable[[ast.expr, str, str], Value]) -> None:
+    def __init__(
+        self, knowledge: Knowledge, attribute_value: Callable[[ast.expr, Value, str, str], Value]
+    ) -> None:
         self._knowledge = knowledge
         self._attribute_value = attribute_value
 
@@ -63,7 +67,7 @@ class Calls:
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         path = frame.path
         absolute = self._knowledge.scopes.absolute(path, node.func)
-        builtin = absolute if self._is_builtin(node.func, frame) else ""
+        builtin = absolute if self.is_builtin(node.func, frame) else ""
         if owner.mapping:
             return self._of_mapping(method, owner, arguments, keywords)
         if absolute in ("os.getenv", "os.environ.get") and self._knowledge.switch.kind == "env":
@@ -92,7 +96,7 @@ class Calls:
             return unknown(doubt) if doubt else value
         return self._of_unknown(node, path, owner, arguments, keywords)
 
-    def _is_builtin(self, callee: ast.expr, frame: Frame) -> bool:
+    def is_builtin(self, callee: ast.expr, frame: Frame) -> bool:
         """Whether a name means the built-in of that name, which nothing here binds."""
         scopes = self._knowledge.scopes
         return (
@@ -105,7 +109,7 @@ class Calls:
     def _isinstance(self, classes: ast.expr, frame: Frame, value: Value) -> Value:
         """`isinstance` of a constant and classes of constants."""
         names = classes.elts if isinstance(classes, ast.Tuple) else [classes]
-        found = [n.id for n in names if isinstance(n, ast.Name) and self._is_builtin(n, frame)]
+        found = [n.id for n in names if isinstance(n, ast.Name) and self.is_builtin(n, frame)]
         if len(found) < len(names) or not set(found) <= _CLASSES.keys():
             return unknown(of=(value,))
         return combine(lambda constant: isinstance(constant, tuple(_CLASSES[name] for name in found)), value)
@@ -139,6 +143,9 @@ class Calls:
         """Whether a call only returns a value: of analysed functions without effects, or of the environment."""
         if self._knowledge.scopes.absolute(path, node.func) in ("os.getenv", "os.environ.get"):
             return True
+        made = self._knowledge.records.class_called(path, node.func)
+        if made is not None and self._knowledge.records.fields(*made) is not None:
+            return True
         functions = self._knowledge.functions_called(path, node.func)
         plain = [f for f in functions if not self._knowledge.scopes.why_not_plain(f)]
         return (
@@ -162,6 +169,19 @@ class Calls:
         found = self._knowledge.scopes.by_name.get(node.attr, ())
         return tuple(f for f in found if any(dotted(d) in _PROPERTIES for d in f.node.decorator_list))
 
+    def is_method(self, node: ast.Attribute) -> bool:
+        """Whether `self.name` is a method of its file's classes that nothing else is called."""
+        knowledge = self._knowledge
+        if (
+            not isinstance(node.value, ast.Name)
+            or node.value.id != "self"
+            or not knowledge.is_closed(node.attr)
+        ):
+            return False
+        is_set = not knowledge.attributes.get(node.attr, BOTTOM).is_bottom
+        found = knowledge.scopes.by_name.get(node.attr, ())
+        return not is_set and bool(found) and all(f.class_name and not f.node.decorator_list for f in found)
+
     def _of_mapping(
         self, method: str, owner: Value, arguments: Sequence[Value], keywords: Mapping[str, Value]
     ) -> Value:
@@ -182,17 +202,20 @@ class Calls:
         if len(arguments) < 2 or not arguments[1].single:
             return unknown(f"{name} with a computed name")
         attribute = str(arguments[1].constant)
+        is_own = self._knowledge.is_own(path, node.args[0], arguments[0], attribute)
+        is_switch = self._knowledge.switch.kind == "flag" and attribute == self._knowledge.switch.name
         if name == "hasattr":
             closed = self._knowledge.is_closed(attribute)
-            if closed and self._knowledge.attributes.get(attribute, BOTTOM).is_bottom:
+            if closed and is_own and self._knowledge.attributes.get(attribute, BOTTOM).is_bottom:
                 return known(False, derived=True)
             return unknown(f"hasattr of {attribute}" if closed else "")
         is_closed = self._knowledge.is_closed(attribute)
-        value = self._attribute_value(node.args[0], attribute, path)
+        value = self._attribute_value(node.args[0], arguments[0], attribute, path)
         if len(arguments) < 3:
             return value
         if is_closed and self._knowledge.attributes.get(attribute, BOTTOM).is_bottom:
-            return arguments[2].derive()
+            open_to = f"whose object is asked for {attribute} cannot be told"
+            return arguments[2].derive() if is_own or is_switch else unknown(open_to)
         return join(value, arguments[2].derive()) if value.constants is not None else value
 
     def _of_unknown(
@@ -208,16 +231,43 @@ class Calls:
             self._bind(function, node, arguments, keywords)
         for name, value in keywords.items():
             _record(knowledge.keywords, name, value)
+            if name in knowledge.records.all_fields:
+                _record(knowledge.attributes, name, kept(value))
+        if any(k.arg is None for k in node.keywords) and _last(node.func) in _REPLACES:
+            for name in knowledge.records.all_fields:
+                _record(knowledge.attributes, name, ANYTHING)
         if path in knowledge.hooks and is_changed(node, knowledge.changed_lines(path)):
             for index, value in enumerate(arguments):
                 _record(knowledge.positions, index, value)
         given = (owner, *arguments, *keywords.values())
+        if made := self._made(node, path, arguments, keywords):
+            return made
         called = dotted(node.func) or "a computed function"
         if knowledge.has_own_truth(node.func):
             return unknown(f"what {called}(...) counts as is for its own code to say")
         if any(value.mapping for value in given):
             return unknown(f"{called}(...) is given the mapping that holds the switch")
         return unknown(of=given)
+
+    def _made(
+        self, node: ast.Call, path: str, arguments: Sequence[Value], keywords: Mapping[str, Value]
+    ) -> Value | None:
+        """The object of an analysed class; what its constructor puts into fields of the same name is noted."""
+        records, attributes = self._knowledge.records, self._knowledge.attributes
+        found = records.class_called(path, node.func)
+        if found is None or self._knowledge.has_own_truth(node.func):
+            return None
+        if any(value.is_bottom for value in (*arguments, *keywords.values())):
+            return BOTTOM
+        fields = records.fields(*found)
+        if fields is not None:
+            given = {**dict(zip(fields, arguments, strict=False)), **keywords}
+            is_spread = any(isinstance(a, ast.Starred) for a in node.args) or any(
+                k.arg is None for k in node.keywords
+            )
+            for name in fields if is_spread else given:
+                _record(attributes, name, ANYTHING if is_spread else kept(given[name]))
+        return Value(None, is_own=True) if records.is_plain(*found) else None
 
     def _bind(
         self,
@@ -247,6 +297,10 @@ class Calls:
 def is_changed(node: ast.Call, changed_lines: Collection[int]) -> bool:
     """Whether a line of a call is one that the change wrote."""
     return any(line in changed_lines for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
+
+
+def _last(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
 
 
 def _record(table: dict[K, Value], key: K, value: Value) -> None:

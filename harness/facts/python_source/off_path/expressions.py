@@ -11,6 +11,7 @@ from typing import TypeVar
 from harness.facts.python_source.names import dotted
 from harness.facts.python_source.off_path.calls import Calls
 from harness.facts.python_source.off_path.enums import Enums, value_of_member
+from harness.facts.python_source.off_path.folds import Folds
 from harness.facts.python_source.off_path.frames import Frame
 from harness.facts.python_source.off_path.knowledge import Knowledge
 from harness.facts.python_source.off_path.switch import CONFIG_NAME, EMPTY, SWITCHES
@@ -41,6 +42,8 @@ class Expressions:
         self.switch = knowledge.switch
         self._calls = Calls(knowledge, self.attribute_value)
         self._enums = Enums(knowledge.scopes)
+        self._folds = Folds(knowledge=knowledge, read=self.read)
+        self._is_sometimes = False
         self._readers: dict[type[ast.expr], Callable[..., Reduced]] = {
             ast.Constant: self._constant,
             ast.Name: self._name,
@@ -72,8 +75,8 @@ class Expressions:
         """Whether an expression calls an analysed function that does more than return a value."""
         return any(self._calls.effect(n, frame.path) for n in walk(node) if isinstance(n, ast.Call))
 
-    def attribute_value(self, node: ast.expr, attribute: str, path: str) -> Value:
-        """The value of `node.attribute` by name alone."""
+    def attribute_value(self, node: ast.expr, owner_value: Value, attribute: str, path: str) -> Value:
+        """The value of `node.attribute`, of which `node` has a value."""
         switch = self.switch
         if switch.kind == "additional_config" and attribute == CONFIG_NAME:
             return SWITCHES
@@ -97,7 +100,7 @@ class Expressions:
             first = absolute.partition(".")[0]
             if self.knowledge.scopes.is_import(path, node) and first not in self.knowledge.scopes.roots:
                 return ANYTHING
-        return self.knowledge.attribute(attribute)
+        return self.knowledge.attribute_of(path, node, owner_value, attribute)
 
     def _constant(self, node: ast.Constant, _frame: Frame) -> Reduced:
         return known(node.value), node
@@ -107,14 +110,19 @@ class Expressions:
             node.is_bound = True  # type: ignore[attr-defined]
         if node.id in frame.env:
             node.is_mapping = bool(frame.env[node.id].mapping)  # type: ignore[attr-defined]
-            return frame.env[node.id], node
+            value = frame.env[node.id]
+            if node.id in frame.open_names and value.constants:
+                taint = f"{node.id} has no value on some ways" if value.switched else ""
+                value = unknown(taint) if taint else replace(value, derived=False)
+            return value, node
         return self._global(node.id, frame.path), node
 
     def _is_bound(self, name: str, frame: Frame) -> bool:
         """Whether a name has a value here, as far as the order of the statements shows."""
         scopes = self.knowledge.scopes
         at_top = name in scopes.imports.get(frame.path, {}) or (frame.path, name) in scopes.functions
-        return name in frame.env or name in _BUILTINS or (at_top and name not in frame.stored)
+        is_here = name in frame.env and name not in frame.open_names
+        return is_here or name in _BUILTINS or (at_top and name not in frame.stored)
 
     def _global(self, name: str, path: str) -> Value:
         imported = self.knowledge.scopes.imports.get(path, {}).get(name)
@@ -160,7 +168,10 @@ class Expressions:
             value = join_all(map(self._calls.returned, properties))
             doubt = "" if value.is_bottom else self._calls.why_replaced(node)
             return unknown(doubt) if doubt else value, kept
-        value = self.attribute_value(node.value, node.attr, frame.path)
+        if self._calls.is_method(node):
+            kept.is_bound = True  # type: ignore[attr-defined]
+            return ANYTHING, kept
+        value = self.attribute_value(node.value, inner, node.attr, frame.path)
         if value.mapping:
             kept.is_bound = kept.is_mapping = True  # type: ignore[attr-defined]
         if value.constants is None and not value.mapping:
@@ -187,13 +198,25 @@ class Expressions:
         made = (
             self._enums.by_value(frame.path, node.func, values[0]) if len(values) == 1 and not named else None
         )
-        value = made or self._calls.value(node, frame, owner, values, named)
+        value = made or self._folded(node, frame) or self._calls.value(node, frame, owner, values, named)
         is_read = bool(owner.mapping) and self._calls.only_reads(node, values)
         if is_read or self._calls.does_nothing(node, frame.path):
             left.is_quiet = True  # type: ignore[attr-defined]
         if effect := self._calls.effect(node, frame.path):
             left.effect = effect  # type: ignore[attr-defined]
         return value, left
+
+    def _folded(self, node: ast.Call, frame: Frame) -> Value | None:
+        """The value of a call of `any` or `all`, or of the `get` of a dictionary that is written out."""
+        match node:
+            case ast.Call(func=ast.Name(id="any" | "all" as name) as callee, args=[given], keywords=[]):
+                is_builtin = self._calls.is_builtin(callee, frame)
+                return self._folds.quantified(name, given, frame) if is_builtin else None
+            case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key], keywords=[]):
+                return self._folds.looked_up(table, key, ast.Constant(None), frame)
+            case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key, default], keywords=[]):
+                return self._folds.looked_up(table, key, default, frame)
+        return None
 
     def _callee(self, node: ast.expr, frame: Frame) -> Reduced:
         """The value of `x` in `x.method(...)`, and what is left of all that is called."""
@@ -218,7 +241,8 @@ class Expressions:
         return scopes.why_unsure(frame.path, callee)
 
     def _compare(self, node: ast.Compare, frame: Frame) -> Reduced:
-        pairs = [self.read(e, frame) for e in (node.left, *node.comparators)]
+        pairs = [self.read(e, frame) for e in (node.left, node.comparators[0])]
+        pairs += [self._read_maybe(e, frame) for e in node.comparators[1:]]
         left = _with(node, left=pairs[0][1], comparators=[e for _, e in pairs[1:]])
         results = []
         for operation, (a, _), (b, _) in zip(node.ops, pairs, pairs[1:], strict=False):
@@ -242,7 +266,7 @@ class Expressions:
         kept: list[Reduced] = []
         last: Reduced = (ANYTHING, node)
         for operand in node.values:
-            last = self.read(operand, frame)
+            last = (self._read_maybe if kept else self.read)(operand, frame)
             if last[0].mapping == "switches" and self.switch.is_set:
                 # It holds the switch, so it is not empty.
                 kept += [last] if ends_at else []
@@ -281,8 +305,8 @@ class Expressions:
             return BOTTOM, node
         if test.truth is not None and test.derived:
             return self.read(node.body if test.truth else node.orelse, frame)
-        body, left_body = self.read(node.body, frame)
-        orelse, left_orelse = self.read(node.orelse, frame)
+        body, left_body = self._read_maybe(node.body, frame)
+        orelse, left_orelse = self._read_maybe(node.orelse, frame)
         left = _with(node, test=left_test, body=left_body, orelse=left_orelse)
         value = join(body, orelse)
         if value.constants is None and not value.mapping:
@@ -293,13 +317,23 @@ class Expressions:
 
     def _named(self, node: ast.NamedExpr, frame: Frame) -> Reduced:
         value, left = self.read(node.value, frame)
-        frame.env[node.target.id] = value.derive()
+        (frame.bind_maybe if self._is_sometimes else frame.bind)(node.target.id, value.derive())
         return value, _with(node, value=left)
+
+    def _read_maybe(self, node: ast.expr, frame: Frame) -> Reduced:
+        """As `read`, of a part that need not be evaluated."""
+        outer, self._is_sometimes = self._is_sometimes, True
+        try:
+            return self.read(node, frame)
+        finally:
+            self._is_sometimes = outer
 
     def _subscript(self, node: ast.Subscript, frame: Frame) -> Reduced:
         owner, left = self.read(node.value, frame)
         index, left_index = self.read(node.slice, frame)
         kept = _with(node, value=left, slice=left_index)
+        if found := self._folds.looked_up(node.value, node.slice, None, frame):
+            return found, kept
         if owner.mapping:
             if index.single and index.constant == self.switch.key:
                 return self.switch.item(owner, is_caught=frame.is_caught), kept
@@ -310,8 +344,7 @@ class Expressions:
         read = [self.read(e, frame) for e in node.elts]
         left = _with(node, elts=[e for _, e in read])
         if all(value.single for value, _ in read):
-            constants = tuple(value.constant for value, _ in read)
-            return display(constants, is_mutable=not isinstance(node, ast.Tuple)), left
+            return display([value for value, _ in read], is_mutable=not isinstance(node, ast.Tuple)), left
         return unknown(of=(value for value, _ in read)), left
 
     def _dict(self, node: ast.Dict, frame: Frame) -> Reduced:
@@ -334,6 +367,9 @@ class Expressions:
             bound = [n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
             inner = frame.copy()
             inner.env.update(dict.fromkeys(bound, ANYTHING))
+            for named in walk(node):
+                if isinstance(named, ast.NamedExpr):
+                    frame.bind_maybe(named.target.id, unknown())
         reader = _Parts(self, inner)
         left = reader.generic_visit(_shallow(node))
         assert isinstance(left, ast.expr)

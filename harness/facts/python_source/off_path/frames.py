@@ -24,13 +24,28 @@ class Frame:
     stored: dict[str, int] = field(default_factory=dict)
     """How often each local name is assigned; empty for a module."""
     global_names: frozenset[str] = frozenset()
+    open_names: set[str] = field(default_factory=set)
+    """Names that have no value, or that of further out, on some ways to here."""
     is_module: bool = False
+    is_class: bool = False
+    """Whether a name that is not bound is looked for further out."""
     is_caught: bool = False
     """Whether a missing key is caught: what comes after it does not run then."""
 
     def copy(self) -> Frame:
         """The same names, to be changed apart."""
-        return replace(self, env=dict(self.env))
+        return replace(self, env=dict(self.env), open_names=set(self.open_names))
+
+    def bind(self, name: str, value: Value) -> None:
+        """Gives a name a value, on every way from here."""
+        self.env[name] = value
+        self.open_names.discard(name)
+
+    def bind_maybe(self, name: str, value: Value) -> None:
+        """Gives a name a value where the text does not say whether that happens."""
+        if name not in self.env:
+            self.open_names.add(name)
+        self.env[name] = join(self.env.get(name, BOTTOM), value)
 
     def captured(self) -> Frame:
         """What code sees that runs later: a local that is assigned again by then may be anything."""
@@ -127,12 +142,17 @@ def merge_frames(frame: Frame, ends: Sequence[Frame]) -> None:
         return
     names = {name for end in ends for name in end.env}
     merged = {}
+    open_names = {name for end in ends for name in end.open_names}
     for name in names:
         value = BOTTOM
         for end in ends:
             value = join(value, end.env.get(name, BOTTOM))
+            if name not in end.env:
+                open_names.add(name)
+        if frame.is_class and name in open_names:
+            value = unknown(f"{name} is bound on some ways only, and is another one on the others")
         merged[name] = value
-    frame.env = merged
+    frame.env, frame.open_names = merged, open_names
 
 
 def _is_dunder(name: str) -> bool:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from harness.facts.python_source.off_path.records import Records
 from harness.facts.python_source.off_path.residue import Effect
 from harness.facts.python_source.off_path.scopes import Function, Key, Scopes
 from harness.facts.python_source.off_path.switch import SwitchOff
@@ -49,6 +50,10 @@ class Knowledge:
     """Whether an attribute or global that nothing has assigned so far counts as unknown."""
     calls_settled: bool = False
     """Whether a function that has not returned so far counts as returning something unknown."""
+    records: Records = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.records = Records(self.scopes)
 
     def attribute(self, name: str) -> Value:
         """The value of an attribute whose every assignment is seen; anything for other attributes."""
@@ -60,6 +65,32 @@ class Knowledge:
         if value.is_bottom and self.names_settled:
             return unknown(f"nothing that can be read assigns .{name}")
         return value.derive()
+
+    def attribute_of(self, path: str, node: ast.expr, owner: Value, name: str) -> Value:
+        """The value of an attribute of an object; what another's object has is not known.
+
+        Args:
+            path: the file.
+            node: the expression that gives the object.
+            owner: its value.
+            name: of the attribute.
+        """
+        value = self.attribute(name)
+        if value.constants is None or value.is_bottom or self.is_own(path, node, owner, name):
+            return value
+        return unknown(
+            f"whose object `{ast.unparse(node)[:40]}` is cannot be told, so what its .{name} holds neither"
+        )
+
+    def is_own(self, path: str, node: ast.expr, owner: Value, name: str) -> bool:
+        """Whether an object has nothing in an attribute but what the analysed files set."""
+        if owner.is_own or owner.is_bottom:
+            return True
+        if isinstance(node, ast.Call):
+            return isinstance(node.func, ast.Name) and node.func.id == "super"
+        if isinstance(node, ast.Name) and node.id in ("self", "cls"):
+            return True
+        return self.records.is_like_own(path, node, name, self.is_closed)
 
     def doubt(self, name: str) -> str:
         """Why an attribute that the change brought cannot be followed; empty for other attributes."""
@@ -85,7 +116,15 @@ class Knowledge:
         table[key] = join(table.get(key, BOTTOM), value)
 
     def functions_called(self, path: str, callee: ast.expr) -> tuple[Function, ...]:
-        """The analysed functions that a call can mean; none when it means something else."""
+        """The analysed functions that a call can mean, what decorates one in its place; none for something else."""
+        found = self._functions_named(path, callee)
+        return tuple(self._wrapper(function) or function for function in found)
+
+    def _wrapper(self, function: Function) -> Function | None:
+        decorators = function.node.decorator_list
+        return self.scopes.wrapper_by(function.path, decorators[0]) if len(decorators) == 1 else None
+
+    def _functions_named(self, path: str, callee: ast.expr) -> tuple[Function, ...]:
         absolute = self.scopes.absolute(path, callee)
         if isinstance(callee, ast.Name):
             local = self.scopes.functions.get((path, callee.id))

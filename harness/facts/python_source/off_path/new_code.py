@@ -182,7 +182,8 @@ class NewCode:
         for decorator in node.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             text = dotted(called) or "a computed decorator"
-            if text not in _QUIET_DECORATORS and not text.endswith((".setter", ".getter", ".deleter")):
+            is_quiet = text in _QUIET_DECORATORS or text.endswith((".setter", ".getter", ".deleter"))
+            if not is_quiet and self.scopes.wrapper_by(self.path, decorator) is None:
                 return f"@{text} runs when {node.name} is defined, with the switch off", True
         if reason := self._name(node.name, place):
             return reason

@@ -126,21 +126,21 @@ def is_total(expression: ast.AST) -> bool:
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return all(map(is_total, parts))
         case ast.BoolOp(values=parts):
-            return all(map(is_total, parts)) and all(map(_has_plain_truth, parts[:-1]))
+            return all(map(is_total, parts)) and all(map(has_plain_truth, parts[:-1]))
         case ast.IfExp(test=test, body=body, orelse=orelse):
-            return all(map(is_total, (test, body, orelse))) and _has_plain_truth(test)
+            return all(map(is_total, (test, body, orelse))) and has_plain_truth(test)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return is_total(operand) and _has_plain_truth(operand)
+            return is_total(operand) and has_plain_truth(operand)
         case ast.NamedExpr(value=operand):
             return is_total(operand)
         case ast.Compare(left=left, ops=ops, comparators=others):
             return all(isinstance(o, ast.Is | ast.IsNot) for o in ops) and all(map(is_total, (left, *others)))
-        case ast.Dict(keys=[], values=[]):
-            return True
+        case ast.Dict(keys=keys, values=parts):
+            return all(isinstance(key, ast.Constant) for key in keys) and all(map(is_total, parts))
     return _is_number(expression)
 
 
-def _has_plain_truth(expression: ast.AST) -> bool:
+def has_plain_truth(expression: ast.AST) -> bool:
     """Whether asking for its truth is free: a tensor of several values has none, and one on a GPU waits for it."""
     is_variable = isinstance(expression, ast.Name | ast.Attribute)
     return not is_variable or getattr(expression, "is_mapping", False)

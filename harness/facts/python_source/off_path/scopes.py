@@ -136,6 +136,36 @@ class Scopes:
             self._plain[function.key] = next(filter(None, reasons), "")
         return self._plain[function.key]
 
+    def wrapper_by(self, path: str, decorator: ast.expr) -> Function | None:
+        """The function that a decorator puts in the place of another, where putting it there is all that it does."""
+        absolute = self.absolute(path, decorator) or ""
+        made_by = self.function_of(absolute) or self.functions.get((path, absolute))
+        if (
+            made_by is None
+            or made_by.class_name
+            or made_by.node.decorator_list
+            or self.why_unsure(path, decorator)
+        ):
+            return None
+        parameters = [a.arg for a in walk(made_by.node.args) if isinstance(a, ast.arg)]
+        match [s for s in made_by.node.body if not _is_text(s)]:
+            case [
+                ast.FunctionDef(name=name, decorator_list=on_it, args=given),
+                ast.Return(value=ast.Name(id=back)),
+            ]:
+                is_plain = (
+                    len(parameters) == 1 and back == name and not given.defaults and not given.kw_defaults
+                )
+                wraps = [d for d in on_it if isinstance(d, ast.Call) and len(d.args) == 1 and not d.keywords]
+                is_wrapper = len(wraps) == len(on_it) == 1 and all(
+                    self._surely(made_by.path, d.func) == "functools.wraps"
+                    and dotted(d.args[0]) == parameters[0]
+                    for d in wraps
+                )
+                if is_plain and is_wrapper:
+                    return self.functions.get((made_by.path, f"{made_by.qualname}.<locals>.{name}"))
+        return None
+
     def _why_name_unsure(self, path: str, name: str) -> str:
         if self.is_rebound(path, name):
             return f"{name} is bound more than once in {path}"
@@ -259,6 +289,10 @@ def _names_of_parts(statement: ast.stmt) -> Iterator[str]:
         yield from names_bound(node)
         if not isinstance(node, _OWN_SCOPES):
             pending += [child for child in children(node) if not isinstance(child, ast.stmt)]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _is_none(value: ast.expr) -> bool:

@@ -205,10 +205,18 @@ class Statements:
         if value.is_bottom:
             return _NOT_REACHED
         self._forget(node.body, frame)
-        self._store(node.target, self._each(node.iter, value, frame), frame)
+        each = self._each(node.iter, value, frame)
         body_frame = frame.copy()
+        self._store(node.target, each, body_frame)
         body, _ = self.block(node.body, body_frame)
-        merge_frames(frame, [frame.copy(), body_frame])
+        ends = [body_frame]
+        if each.constants is None:
+            ends.append(frame.copy())
+        else:
+            # It runs at least once.
+            self._store(node.target, each, frame)
+            ends.append(frame.copy())
+        merge_frames(frame, ends)
         orelse, _ = self.block(node.orelse, frame)
         return [_replaced(node, iter=iterated, body=body or [ast.Pass()], orelse=orelse)], False
 
@@ -241,7 +249,12 @@ class Statements:
             if item.optional_vars is not None:
                 self._store(item.optional_vars, unknown(value.taint), frame)
             items.append(ast.withitem(context_expr=context, optional_vars=item.optional_vars))
+        before = frame.copy()
         body, ends = self.block(node.body, frame)
+        # What is entered may stop an error in the middle of the block.
+        for name, value in before.env.items():
+            if name in frame.env and frame.env[name] != value:
+                frame.env[name] = join(value, frame.env[name])
         return [_replaced(node, items=items, body=body or [ast.Pass()])], ends
 
     def _try(self, node: ast.Try | ast.TryStar, frame: Frame) -> Left:
@@ -260,6 +273,8 @@ class Statements:
             if handler.name:
                 handler_frame.env[handler.name] = ANYTHING
             handled, handler_ends = self.block(handler.body, handler_frame)
+            if handler.name:
+                handler_frame.open_names.add(handler.name)
             handlers.append(_replaced(handler, body=handled or [ast.Pass()]))
             open_ends += [] if handler_ends else [handler_frame]
         merge_frames(frame, open_ends)
@@ -314,7 +329,7 @@ class Statements:
 
     def _function(self, node: FunctionNode, frame: Frame) -> Left:
         """Methods and functions of a module are read on their own; one inside a function is read here."""
-        frame.env[node.name] = ANYTHING
+        frame.bind(node.name, ANYTHING)
         if self._key is None:
             return [node], False
         inner = frame.captured()
@@ -335,15 +350,19 @@ class Statements:
         return [left], False
 
     def _class(self, node: ast.ClassDef, frame: Frame) -> Left:
-        frame.env[node.name] = ANYTHING
+        frame.bind(node.name, ANYTHING)
         inner = Statements(self._knowledge, self._guards)
         inner._class_body = True
-        body, _ = inner.block(node.body, Frame(path=frame.path))
+        body, _ = inner.block(node.body, Frame(path=frame.path, is_class=True))
         return [_replaced(node, body=body or [ast.Pass()])], False
 
     def _other(self, node: ast.stmt, frame: Frame) -> Left:
         for name in _bound(node):
             frame.env.pop(name, None)
+        for target in node.targets if isinstance(node, ast.Delete) else ():
+            if isinstance(target, ast.Name):
+                frame.bind(target.id, ANYTHING)
+                frame.open_names.add(target.id)
         return [self._parts(node, frame)], False
 
     def _returns(self, value: Value) -> None:
@@ -380,6 +399,7 @@ class Statements:
             return False
         name = target.id
         if self._class_body:
+            frame.bind(name, value.derive())
             if not knowledge.is_closed(name):
                 return False
             # It stays: what a class has and in which order is read by decorators and metaclasses.
@@ -389,7 +409,7 @@ class Statements:
             key = (frame.path, name)
             knowledge.globals[key] = join(knowledge.globals.get(key, BOTTOM), _shared(value))
             return value.single and knowledge.globals[key].single and knowledge.is_closed(name)
-        frame.env[name] = value.derive()
+        frame.bind(name, value.derive())
         return False
 
     def _forget(self, body: Sequence[ast.stmt], frame: Frame) -> None:
@@ -419,7 +439,7 @@ class Statements:
         for inner in walk(pattern):
             name = getattr(inner, "name", None) or getattr(inner, "rest", None)
             if isinstance(name, str):
-                frame.env[name] = ANYTHING
+                frame.bind(name, ANYTHING)
 
 
 def _shared(value: Value) -> Value:

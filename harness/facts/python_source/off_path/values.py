@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
@@ -27,6 +27,8 @@ class Value:
     """Why an unknown value may hang on the switch; empty when it does not."""
     mapping: Mapping = ""
     """Whether it is the mapping that holds the switch, an empty one, or either."""
+    is_own: bool = False
+    """Whether what it is besides the constants is an object that a class of the analysed files made."""
 
     @property
     def is_bottom(self) -> bool:
@@ -78,11 +80,12 @@ def known(*constants: Any, derived: bool = False, switched: bool = False) -> Val
     return value if len(pairs) <= _MAX_CONSTANTS else ANYTHING
 
 
-def display(constants: tuple[Any, ...], *, is_mutable: bool) -> Value:
-    """The value of a tuple of constants, or of a list or set, whose contents are known where it stands only."""
-    value = known(constants)
+def display(values: Sequence[Value], *, is_mutable: bool) -> Value:
+    """The value of a tuple of known elements, or of a list or set, whose contents are known where it stands only."""
+    derived, switched = any(v.derived for v in values), any(v.switched for v in values)
+    value = known(tuple(v.constant for v in values), derived=derived, switched=switched)
     if is_mutable and value.single:
-        return Value(((_MUTABLE, value.constant),))
+        return replace(value, constants=((_MUTABLE, value.constant),))
     return value
 
 
@@ -118,7 +121,8 @@ def join(left: Value, right: Value) -> Value:
     if left.constants is None or right.constants is None:
         one = left if left.constants is not None else right
         guess = "it depends on the switch in one of several ways" if one.switched else ""
-        return replace(unknown(taint or guess), switched=switched)
+        is_own = all(v.is_own or v.constants is not None for v in (left, right))
+        return replace(unknown(taint or guess), switched=switched, is_own=is_own)
     pairs = tuple(dict.fromkeys(left.constants + right.constants))
     if len(pairs) > _MAX_CONSTANTS:
         return unknown("it depends on the switch in too many ways" if switched else "")

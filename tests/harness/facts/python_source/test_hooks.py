@@ -16,6 +16,10 @@ HEAD = "        return self.head(hidden)\n"
 CONFIG = 'self.config.additional_config.get("backend", "auto")'
 
 GUARDED = {
+    "a table that the switch is looked up in": [
+        (CALL, f"{CALL}        if MODES[{CONFIG}]:\n            hidden = hidden * 2\n"),
+        ("class Whale", 'MODES = {"auto": None, "fast": 1}\n\n\nclass Whale'),
+    ],
     "handler that gives the default": [
         (
             CALL,
@@ -477,10 +481,6 @@ UNDECIDED = {
             "        self.config = config\n",
             '        self.config = config\n        config.additional_config.setdefault("backend", "fast")\n',
         ),
-    ],
-    "a table that the switch is looked up in": [
-        (CALL, f"{CALL}        if MODES[{CONFIG}]:\n            hidden = hidden * 2\n"),
-        ("class Whale", 'MODES = {"auto": None, "fast": 1}\n\n\nclass Whale'),
     ],
     "an attribute set where the condition cannot be followed": [
         (
