@@ -12,6 +12,7 @@ from harness.facts.git_command import GitCommand
 from harness.facts.git_diff import LINK_MODE, parse_diff
 from harness.facts.git_export import export_files
 from harness.facts.git_objects import GitObjects, incomplete
+from harness.facts.python_source.names import files_of_modules
 from harness.model.change import EMPTY_TREE, Change, ChangedFile
 from harness.model.errors import ConfigurationError
 from harness.model.globs import glob_problem, matching_glob
@@ -121,6 +122,7 @@ class Repository:
             limited_to=tuple(limited_to),
             uncommitted_files=uncommitted,
         )
+        judged = self._with_rivals(judged, head_commit)
         return change, Diff(files=judged, num_not_judged=len(entries) - len(judged))
 
     def read(self, commit: str, path: str) -> bytes | None:
@@ -233,6 +235,17 @@ class Repository:
                 is_lfs_pointer=e.new_object in pointers,
             )
             for e in entries
+        )
+
+    def _with_rivals(self, files: tuple[ChangedFile, ...], head: str) -> tuple[ChangedFile, ...]:
+        """The files, each with the other files of the same module."""
+        modules = files_of_modules(self.paths(head))
+        shared = {path: found for found in modules.values() if len(found) > 1 for path in found}
+        return tuple(
+            f.model_copy(update={"rivals": tuple(p for p in shared[f.path] if p != f.path)})
+            if f.path in shared and f.status != "deleted"
+            else f
+            for f in files
         )
 
     def _commit(self, commit: str) -> bytes:

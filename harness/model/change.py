@@ -29,6 +29,8 @@ class ChangedFile(Record):
     """Whether the head holds a Git LFS pointer: the content itself lies outside the repository."""
     link_target: str | None = None
     """Where a symbolic link points at the head, as committed and escaped like a path; None for other files."""
+    rivals: tuple[str, ...] = ()
+    """Other files of the head that Python may import under the name of this module."""
 
 
 class Change(Record):

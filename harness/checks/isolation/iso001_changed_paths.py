@@ -113,6 +113,7 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
             *self._path_findings(),
             *self._hook_findings(),
             *self._special_file_findings(),
+            *self._rival_findings(),
             *self._common_findings(),
         ]
         yield from found
@@ -252,6 +253,27 @@ class _Judge(RecordJudge[ChangedFilesEvidence]):
                     advice="Commit the source that it is built from, or keep it with the tests or documents.",
                     location=location,
                 )
+
+    def _rival_findings(self) -> Iterator[Finding]:
+        """Files of a module that has another one: which of them Python imports is not in their text."""
+        for edit in self.edits:
+            file = edit.file
+            if edit.path != file.path or not file.rivals or not edit.classified.path_class.is_free:
+                continue
+            others = [path for path in file.rivals if not self.rules.classify(path).path_class.is_free]
+            takes = bool(others) and file.status in ("added", "renamed", "copied")
+            harm = (
+                f"it may be imported in the place of {others[0]}, which is not the change's own"
+                if takes
+                else ("which of them is imported cannot be told")
+            )
+            yield self._finding(
+                Outcome.FAIL if takes else Outcome.INCONCLUSIVE,
+                file.path,
+                f"{file.path} and {', '.join(file.rivals)} are files of one module: {harm}.",
+                advice="Give each module one file, and a name of its own.",
+                location=whole(file.path),
+            )
 
     def _link_finding(self, file: ChangedFile, location: Location) -> Finding:
         target = file.link_target

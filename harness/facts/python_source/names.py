@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterable
+
+_MODULE_FILE = re.compile(r"(?P<module>(?:.*/)?[^/.]+)(?:\.py|(?:\.[^/]+)?\.(?:so|pyd))")
+"""A module's text, or machine code with or without the name of what it is built for (`m.cpython-311-….so`)."""
 
 
 def module_name(path: str) -> str:
     """The dotted name of a file below the folder that is imported from: `a/b/__init__.py` is `a.b`."""
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def files_of_modules(paths: Iterable[str]) -> dict[str, list[str]]:
+    """By folder and name of a module the files that Python may take for it: its text, machine code, a package."""
+    found: dict[str, list[str]] = {}
+    for path in paths:
+        if match := _MODULE_FILE.fullmatch(path):
+            found.setdefault(match["module"].removesuffix("/__init__"), []).append(path)
+    return found
 
 
 def package_of(module: str, *, is_package: bool) -> str:

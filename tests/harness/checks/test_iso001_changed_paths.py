@@ -378,3 +378,20 @@ def test_size_and_owners_are_told_and_decide_nothing() -> None:
     assert told.outcome is Outcome.NOT_APPLICABLE
     assert "Size M: 40 lines added, 0 deleted in 1 files" in told.message
     assert "@all, @whales" in told.message
+
+
+@pytest.mark.parametrize(
+    ("status", "rivals", "expected"),
+    [
+        ("added", ("own/mod.py",), Outcome.INCONCLUSIVE),
+        ("modified", ("own/mod.py",), Outcome.INCONCLUSIVE),
+        ("added", ("shared/mod.py",), Outcome.FAIL),
+        ("modified", ("shared/mod.py",), Outcome.INCONCLUSIVE),
+        ("added", (), Outcome.PASS),
+    ],
+)
+def test_a_module_with_two_files_does_not_pass(
+    status: str, rivals: tuple[str, ...], expected: Outcome
+) -> None:
+    found = run(changed("own/mod/__init__.py", status=status, rivals=rivals))
+    assert worst([f.outcome for f in found]) is expected

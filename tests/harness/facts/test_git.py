@@ -251,3 +251,25 @@ def test_what_was_kept_is_gone_afterwards(scratch: ScratchRepository) -> None:
         assert repository.contents(head, lambda _: True)["a.py"] == b"x\n"
     with pytest.raises(ConfigurationError):
         repository.contents(head, lambda _: True)
+
+
+RIVALS = [
+    ("own/mod/__init__.py", "own/mod.py", True),
+    ("own/mod.py", "own/mod/__init__.py", True),
+    ("own/mod.py", "own/mod.cpython-311-x86_64-linux-gnu.so", True),
+    ("own/mod/__init__.py", "own/mod/__init__.abi3.so", True),
+    ("own/mod.py", "own/mod/data.py", False),
+    ("own/mod.py", "own/mod.pyi", False),
+    ("own/mod.py", "own/mod.test.py", False),
+    ("own/mod.py", "other/mod.py", False),
+]
+
+
+@pytest.mark.parametrize(("path", "other", "is_rival"), RIVALS)
+def test_the_other_file_of_the_same_module_is_told(
+    path: str, other: str, is_rival: bool, scratch: ScratchRepository
+) -> None:
+    scratch.commit({other: "x = 1\n"})
+    scratch.commit({path: "x = 2\n"})
+    _, diff = Repository(scratch.folder).change(base="HEAD~1")
+    assert [file.rivals for file in diff.files] == [(other,) if is_rival else ()]
