@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from harness.checks.correctness.cor005_ledger_alive import LedgerAlive
 from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
 from harness.model.evidence import (
     ArmEvidence,
@@ -22,6 +23,7 @@ from harness.model.evidence import (
 from harness.model.finding import Finding
 from harness.model.manifest import Claim, Manifest, PerformanceSection
 from harness.model.words import Arm, Outcome, Tier
+from harness.runner import order_checks, run_checks
 from tests.harness.checks.evidence_builder import (
     MANIFEST,
     POLICY,
@@ -266,9 +268,11 @@ def test_one_process_cannot_stand_for_two_arms() -> None:
     assert "that only one process can have" in found["arm baseline"].message
 
 
-def test_the_cpu_tiers_arms_need_not_be_in_a_gpu_machines_bundle() -> None:
-    """COR005 judges the arms of the cpu tier; without them it does not run, and this check is about others."""
-    assert DecodeSpeedup.requires == () and DecodeSpeedup.tier is Tier.GPU
+def test_a_gpu_machines_bundle_is_decided_without_the_cpu_tiers_arms() -> None:
+    checks = order_checks([DecodeSpeedup(), LedgerAlive()])
+    found = run_checks(context_of(on_gpu()), checks)
+    assert {f.outcome for f in found["PERF002"]} == {Outcome.PASS}
+    assert Outcome.PASS not in {f.outcome for f in found["COR005"]}
 
 
 def test_a_manifest_without_batches_is_not_run() -> None:
