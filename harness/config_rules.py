@@ -55,8 +55,9 @@ def _state_problems(section: StateSection | None, path: str) -> Iterator[BadFiel
     """Globs that name nothing: what matches every buffer declares none."""
     for kind in ("caches", "states", "mailboxes", "workspaces"):
         for index, glob in enumerate(getattr(section, kind, ())):
-            if not re.search(r"\w", glob):
-                yield BadField(f"{path}.{kind}[{index}]", f'"{glob}"', "a glob with a part of a name")
+            if not any(re.fullmatch(r"\w+", part) for part in glob.split(".")):
+                expected = "a glob in which one name between dots is written out"
+                yield BadField(f"{path}.{kind}[{index}]", f'"{glob}"', expected)
 
 
 def kernel_problems(section: KernelsSection) -> list[BadField]:

@@ -152,8 +152,9 @@ def test_a_value_of_the_wrong_kind_is_never_converted(old: str, new: str, expect
         (
             'caches = ["model.layers.*.self_attn.attn"',
             'caches = ["*"',
-            'state.caches[0]: got "*", expected a glob with a part of a name',
+            'state.caches[0]: got "*", expected a glob in which one name between dots is written out',
         ),
+        ('caches = ["model.layers.*.self_attn.attn"', 'caches = ["model*"', 'state.caches[0]: got "model*"'),
         (
             'caches = ["model.layers.3.self_attn*"',
             'caches = ["model.layers.3.self_attn*", "?.*"',

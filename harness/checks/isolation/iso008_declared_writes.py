@@ -18,6 +18,8 @@ from harness.model.words import Outcome, Principle, Tier
 
 FOREIGN = (Place.OTHER_SLOT, Place.OTHER_REQUEST, Place.FREE_SLOT)
 OUTSIDE_CACHE = (Place.BUFFER, Place.NEW_BUFFER)
+_NO_NAME = "\0"
+"""What nothing is called."""
 
 
 class DeclaredWrites(BaseCheck):
@@ -127,7 +129,8 @@ def decide_layers(steps: Sequence[ProbeStep], state: StateSection) -> Ruling:
     """Every layer whose cache was written is declared, and nothing but its own bytes of a slot was."""
     globs = (*state.caches, *state.states)
     layers = sorted({w.buffer for s in steps for w in s.writes if w.place is Place.OWN_SLOT})
-    return _decide(
+    wide = [glob for glob in globs if any(takes_in_all(glob, layer) for layer in layers)]
+    ruling = _decide(
         steps,
         lambda write: (
             write.place is Place.BEYOND_TOKENS
@@ -137,18 +140,42 @@ def decide_layers(steps: Sequence[ProbeStep], state: StateSection) -> Ruling:
         faulty="wrote layers that [state] does not declare, or parts of a slot that no layer uses",
         advice="Declare the layer under caches or states, or do not write it.",
     )
+    return _unless_wide(ruling, wide, "Write out what the layers are called below their number.")
 
 
 def decide_buffers(steps: Sequence[ProbeStep], state: StateSection) -> Ruling:
     """Every other tensor that was written, or left behind, is a declared mailbox or workspace."""
     globs = (*state.mailboxes, *state.workspaces)
-    return _decide(
+    layers = {w.buffer for s in steps for w in s.writes if w.place is Place.OWN_SLOT and w.buffer}
+    wide = [g for g in globs if any(fnmatchcase(name, g) or takes_in_all(g, name) for name in layers)]
+    ruling = _decide(
         steps,
         lambda write: write.place in OUTSIDE_CACHE and not _is_declared(write.buffer, globs),
         clean=f"{len(steps)} specialised steps wrote no tensor outside the cache but declared ones"
         f" ({', '.join(globs) or 'none is declared'}), and left none behind.",
         faulty="wrote, or left behind, tensors that [state] does not declare",
         advice="Declare the tensor under workspaces or mailboxes, or do not keep it.",
+    )
+    return _unless_wide(ruling, wide, "Write out the attributes that lead to the tensor.")
+
+
+def takes_in_all(glob: str, layer: str) -> bool:
+    """Whether a glob that matches a layer leaves open both which layer of the model it is and what is in it."""
+    parts = layer.split(".")
+    numbers = [index for index, part in enumerate(parts) if part.isdigit()]
+    first = numbers[0] if numbers and numbers[0] < len(parts) - 1 else None
+    other = [*parts[:first], "0" * 9, _NO_NAME] if first is not None else [_NO_NAME]
+    return fnmatchcase(".".join(other), glob)
+
+
+def _unless_wide(ruling: Ruling, wide: Sequence[str], advice: str) -> Ruling:
+    """A pass counts only where something could have been undeclared."""
+    if not wide or ruling.outcome is not Outcome.PASS:
+        return ruling
+    return Ruling(
+        outcome=Outcome.INCONCLUSIVE,
+        message=f"[state] declares {', '.join(wide)}, which is as wide as the model: nothing would be undeclared.",
+        advice=advice,
     )
 
 

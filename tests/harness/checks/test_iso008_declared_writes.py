@@ -7,7 +7,7 @@ import pytest
 from harness.checks.isolation.iso008_declared_writes import DeclaredWrites
 from harness.model.evidence import HandoverEvidence, ProbeEvidence
 from harness.model.finding import Finding
-from harness.model.manifest import Manifest
+from harness.model.manifest import Manifest, StateSection
 from harness.model.probe import HandoverStep, Place, Write
 from harness.model.words import Outcome
 from tests.harness.checks.probe_builder import (
@@ -156,3 +156,46 @@ def test_a_run_without_a_specialised_step_decides_nothing() -> None:
 def test_a_manifest_that_declares_nothing_is_not_judged() -> None:
     manifest = PROBED.model_copy(update={"state": None})
     assert {f.outcome for f in findings_of(probe(), manifest=manifest).values()} == {Outcome.NOT_RUN}
+
+
+LAYERS = ("model.layers.0.self_attn", "model.layers.3.self_attn.attn")
+
+
+@pytest.mark.parametrize(
+    ("glob", "is_wide"),
+    [
+        ("*", True),
+        ("model*", True),
+        ("model.*", True),
+        ("model.layers.*", True),
+        ("model.layers.*.*", True),
+        ("*.layers.*", True),
+        ("model.layers.[0-9]*", True),
+        ("model.layers.*.self_attn", False),
+        ("model.layers.*.self_attn*", False),
+        ("*.attn", False),
+        ("model.layers.3.*", False),
+        ("model.layers.3.self_attn*", False),
+    ],
+)
+def test_a_glob_as_wide_as_the_model_declares_nothing(glob: str, is_wide: bool) -> None:
+    steps = [
+        step.model_copy(
+            update={
+                "writes": tuple(w.model_copy(update={"buffer": n}) for w, n in zip(OWN, LAYERS, strict=True))
+            }
+        )
+        if step.writes
+        else step
+        for step in probe().steps
+    ]
+    state = StateSection(caches=(glob,), states=LAYERS)
+    manifest = PROBED.model_copy(update={"state": state})
+    outcome = findings_of(probe(steps=tuple(steps)), manifest=manifest)["declared layers"].outcome
+    assert outcome is (Outcome.INCONCLUSIVE if is_wide else Outcome.PASS)
+
+
+@pytest.mark.parametrize(("glob", "expected"), [("kda.*", Outcome.INCONCLUSIVE), ("own.*", Outcome.PASS)])
+def test_a_workspace_that_takes_in_the_models_layers_declares_nothing(glob: str, expected: Outcome) -> None:
+    manifest = PROBED.model_copy(update={"state": STATE.model_copy(update={"workspaces": (glob,)})})
+    assert findings_of(probe(), manifest=manifest)["memory outside the cache"].outcome is expected
