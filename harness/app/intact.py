@@ -17,8 +17,8 @@ from harness.model.errors import ConfigurationError
 from harness.model.words import ExitCode
 
 JUDGE_AGAIN = (
-    "`fasttrack bundle merge BUNDLE --out NEW` judges its evidence with the fasttrack that runs here, as `fasttrack gate` "
-    "does by itself; the fasttrack that judged it can tell whether its verdict is what it gave."
+    "`fasttrack bundle merge BUNDLE --out NEW` judges its evidence with the fasttrack that runs here, as `fasttrack "
+    "gate` does by itself; the fasttrack that judged it can tell whether its verdict is what it gave."
 )
 
 
