@@ -146,11 +146,12 @@ class Imports(BaseCheck):
             )
 
     def _open_finding(self, found: OwnImport, record: ImportsEvidence) -> Finding:
+        verb = "imports" if found.form is ImportForm.DYNAMIC else "uses"
         return self.finding(
             Outcome.INCONCLUSIVE,
             f"{found.path}:{found.line}",
-            f"The subject imports {found.target} of the engine: which module that is cannot be told.",
-            advice="Write the module's name out.",
+            f"The subject {verb} {found.target}: which name of the engine that is, if one, cannot be told.",
+            advice="Write the name out.",
             location=Location(path=found.path, line=found.line),
             evidence=[record.id],
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from harness.facts.python_source.imports import Import, find_imports
@@ -17,6 +17,8 @@ from harness.model.reach import ImportForm, InwardImport, OwnImport
 
 _WORD = re.compile(r"\w+")
 _DEFINED = rb"^(?:(?:async )?def|class) %(name)b\b|^%(name)b\b *[:=]"
+_SELF = ("__name__", "__package__", "__spec__.name", "__spec__.parent")
+_BEGINNING = re.compile(r"f?(?P<quote>['\"])(?P<text>[\w.]*)")
 _MAX_DOORS = 8
 """Modules that hand a name on to each other."""
 Guards = Callable[[str, int], tuple[str, ...]]
@@ -81,8 +83,7 @@ class Reaches:
             for found in self.imports(path):
                 if found.form is ImportForm.NAMED or self._is_subject(found):
                     continue
-                is_open = found.target.startswith("(") and any(f"{root}." in found.target for root in roots)
-                if is_open:
+                if found.target.startswith("(") and not self._is_own_by_its_beginning(found.target):
                     yield OwnImport(path=path, line=found.line, target=found.target, form=found.form)
                 elif is_below(found.module, roots):
                     yield OwnImport(path=path, line=found.line, target=found.target, form=found.form)
@@ -98,6 +99,20 @@ class Reaches:
             for chain in self._chains(path, lambda start, rest: self._engine_name(start, rest, roots)):
                 if (chain.line, chain.target) not in known:
                     yield OwnImport(path=path, line=chain.line, target=chain.target, form=chain.form)
+
+    def _is_own_by_its_beginning(self, target: str) -> bool:
+        """Whether a computed name is the file's own, or begins with a package of the subject or with one dot."""
+        text = target[1:-1]
+        if text in _SELF:
+            return True
+        begins = _BEGINNING.match(text)
+        start = begins["text"] if begins else ""
+        if re.match(r"\.(?!\.)", start):
+            return True
+        package = start.rpartition(".")[0]
+        others = (self.tree.module_of(p) for p in self.tree.files if p not in self.owned_paths)
+        is_owned = any(is_below(name, (package,)) for name in self.owned)
+        return bool(package) and is_owned and not any(is_below(name, (package,)) for name in others)
 
     def _origin(self, module: str, target: str, depth: int = 0) -> str:
         """Where a module outside the subject has a name from, if from another package; empty when it is its own."""
@@ -189,6 +204,8 @@ class Reaches:
     def _private_uses(self, path: str, aliases: dict[str, str]) -> Iterator[OwnImport]:
         parsed = self.tree.parse(path)
         constants = string_constants(parsed) if parsed is not None else {}
+        loops = _names_of_loops(parsed) if parsed is not None and aliases else {}
+        key: ast.expr = ast.Constant("")
         seen: set[tuple[int, str]] = set()
         for node in walk(parsed) if parsed is not None and aliases else ():
             match node:
@@ -202,15 +219,40 @@ class Reaches:
                     spelt = spelt_text(key, constants)
                 case _:
                     continue
-            if spelt is None or not is_private(spelt):
+            first, _, rest = (dotted(owner) or "").partition(".")
+            if first not in aliases:
                 continue
-            attribute, name = spelt, dotted(owner)
-            first, _, rest = (name or "").partition(".")
-            if first in aliases:
-                target = ".".join(part for part in (aliases[first], rest, attribute) if part)
+            for name in [spelt] if spelt is not None else _looped(key, loops):
+                if name is not None and not is_private(name):
+                    continue
+                target = ".".join(part for part in (aliases[first], rest, name) if part)
+                target = f"({ast.unparse(node)})" if name is None else target
                 if (node.lineno, target) not in seen:
                     seen.add((node.lineno, target))
                     yield OwnImport(path=path, line=node.lineno, target=target, form=ImportForm.STATIC)
+
+
+def _names_of_loops(tree: ast.Module) -> dict[str, list[str | None]]:
+    """The texts that a variable can be which nothing but loops over texts binds."""
+    found: dict[str, list[str | None]] = {}
+    nodes = walk(tree)
+    loops = {id(node.target): node.iter for node in nodes if isinstance(node, ast.For | ast.comprehension)}
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            items = getattr(loops.get(id(node)), "elts", [None])
+            found.setdefault(node.id, []).extend(
+                item.value if isinstance(item, ast.Constant) and isinstance(item.value, str) else None
+                for item in items
+            )
+        elif isinstance(node, ast.arg):
+            found.setdefault(node.arg, []).append(None)
+    return found
+
+
+def _looped(key: ast.expr, loops: Mapping[str, list[str | None]]) -> list[str | None]:
+    """The names that a key can be; None for one that cannot be told."""
+    texts = loops.get(key.id) if isinstance(key, ast.Name) else None
+    return texts if texts and None not in texts else [None]
 
 
 def doors(tree: SourceTree, owned: frozenset[str]) -> frozenset[str]:

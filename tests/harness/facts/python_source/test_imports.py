@@ -255,6 +255,39 @@ def test_the_subjects_imports_and_private_uses_of_the_engine_are_listed() -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_open"),
+    [
+        ("import importlib\ndef f(n):\n    return importlib.import_module(n)\n", True),
+        ("import sys\ndef f(n):\n    return sys.modules[n]\n", True),
+        ("import importlib\ndef f(n):\n    return importlib.import_module(f'..{n}', __package__)\n", True),
+        ("from engine import envs\ndef f(n):\n    return getattr(envs, n)\n", True),
+        ("import engine.envs as e\ndef f(n):\n    return getattr(e, '_' + n)()\n", True),
+        ("from engine import envs\ndef f(n):\n    return vars(envs)[n]\n", True),
+        ("from engine import envs\ndef f(n):\n    for n in (*n, 'A'):\n        getattr(envs, n)\n", True),
+        ("import sys\nme = sys.modules[__name__]\n", False),
+        (f"import importlib\ndef f(n):\n    return importlib.import_module(f'{MODULE}.{{n}}')\n", False),
+        ("import importlib\ndef f(n):\n    return importlib.import_module(f'.{n}', __package__)\n", False),
+        ("from engine import envs\ndef f():\n    for n in ('A', 'B'):\n        getattr(envs, n)\n", False),
+        ("from engine import envs\nNAME = 'A'\nx = getattr(envs, NAME)\n", False),
+        ("import torch\ndef f(n):\n    return getattr(torch, n)\n", False),
+        ("class A:\n    def f(self, n):\n        return getattr(self, n)\n", False),
+    ],
+)
+def test_a_name_of_the_engine_that_is_computed_is_listed_as_open(text: str, is_open: bool) -> None:
+    files = {**FILES, "engine/__init__.py": "", "engine/envs.py": "A = B = 1\n", f"{FAST}/extra.py": text}
+    tree = SourceTree({path: content.encode() for path, content in files.items()})
+    reaches = Reaches(tree, frozenset(p for p in files if p.startswith(f"{FAST}/")), lambda _path: False)
+    assert any(use.target.startswith("(") for use in reaches.outward(("engine",))) is is_open
+
+
+def test_a_private_name_that_a_loop_spells_is_listed() -> None:
+    text = "from engine import envs\nfor n in ('A', '_hidden'):\n    getattr(envs, n)\n"
+    tree = SourceTree({f"{FAST}/runtime.py": text.encode()})
+    reaches = Reaches(tree, frozenset(tree.files), lambda _path: False)
+    assert "engine.envs._hidden" in {use.target for use in reaches.outward(["engine"])}
+
+
 def test_a_source_folder_is_no_part_of_a_modules_name() -> None:
     tree = SourceTree({"src/pkg/__init__.py": b"", "src/pkg/a.py": b""})
     assert (tree.path_of("pkg.a"), tree.package_of("src/pkg/__init__.py")) == ("src/pkg/a.py", "pkg")
