@@ -135,7 +135,6 @@ class EngineSession:
         self._client: CompletionClient | None = None
         self._failure = ""
         self._log_tail: tuple[str, ...] = ()
-        self._paused = False
         self._killed = False
         self._closed = False
         self.command = self._spec.public_command
@@ -202,15 +201,11 @@ class EngineSession:
 
     def pause(self) -> None:
         """Stops the server's processes where they are."""
-        if not self._paused:
-            self._server.pause()
-            self._paused = True
+        self._server.pause()
 
     def resume(self) -> None:
         """Lets them go on."""
-        if self._paused:
-            self._server.resume()
-            self._paused = False
+        self._server.resume()
 
     def _save_coverage(self) -> None:
         if self._plan.with_coverage:

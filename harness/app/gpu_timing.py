@@ -53,7 +53,6 @@ class BlockSession:
         self._server = BlockServer(self._spec, [a.replace("{model}", str(run.model_dir)) for a in args])
         self._failure = ""
         self._log_tail: tuple[str, ...] = ()
-        self._is_paused = False
         self._was_killed = False
 
     @property
@@ -85,15 +84,11 @@ class BlockSession:
 
     def pause(self) -> None:
         """Stops the process where it is."""
-        if not self._is_paused:
-            self._server.pause()
-            self._is_paused = True
+        self._server.pause()
 
     def resume(self) -> None:
         """Lets it go on."""
-        if self._is_paused:
-            self._server.resume()
-            self._is_paused = False
+        self._server.resume()
 
     def kill(self) -> None:
         """Kills the process; that is no death of the engine's own."""

@@ -204,8 +204,7 @@ class BlockServer(DrivenProcess, Completer):
         self._tell("resume")
 
     def _tell(self, word: str) -> None:
-        program = self._program
-        if program is None or not program.is_running or not program.send(word) or program.hear(30) != word:
+        if self._program is None or not self._program.tell(word):
             raise self.error("blocks-died", f"The engine's process cannot {word}: it is gone.")
 
     def stop(self) -> None:

@@ -180,8 +180,7 @@ class ArmServer:
         self._tell("resume")
 
     def _tell(self, word: str) -> None:
-        program = self._program
-        if program is None or not program.is_running or not program.send(word) or program.hear(30) != word:
+        if self._program is None or not self._program.tell(word):
             raise self.error("engine-died", f"The server cannot {word}: it is gone.")
 
     def stop(self) -> None:

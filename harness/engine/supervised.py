@@ -25,6 +25,7 @@ class Supervised:
         self._log_path = log_path
         self._supervisor: subprocess.Popen[bytes] | WarmProcess | None = None
         self._pid = 0
+        self._told = "resume"
 
     @property
     def is_running(self) -> bool:
@@ -78,6 +79,14 @@ class Supervised:
             watcher.stdin.flush()
         except (OSError, ValueError):
             return False
+        return True
+
+    def tell(self, word: str) -> bool:
+        """Stops every process where it is ("pause"), or lets all go on ("resume"); whether that is so now."""
+        if word != self._told:
+            if not (self.is_running and self.send(word) and self.hear(30) == word):
+                return False
+            self._told = word
         return True
 
     def hear(self, timeout_s: float) -> str:
