@@ -1,0 +1,92 @@
+"""One real engine that serves blocks: tokens as they are made, a ledger that accounts for them, and a pause between."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from harness.engine.arm_spec import CPU_ENV, ArmSpec
+from harness.engine.block_server import BlockServer
+from harness.engine.ledger_reader import read_ledger
+from harness.model.completion import CompletionRequest
+from harness.model.evaluation import SuiteItem
+from harness.model.ledger import belongs_to
+from harness.model.manifest import DispatchSection
+from harness.model.words import Arm
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def server(
+    tmp_path_factory: pytest.TempPathFactory,
+    write_toy: Callable[[Path], Path],
+    toy_dispatch: DispatchSection,
+) -> Iterator[BlockServer]:
+    """The toy subject on a tiny Llama without its tokenizer."""
+    folder = tmp_path_factory.mktemp("blocks")
+    subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("tiny_llama.py")), folder / "model"], check=True
+    )
+    spec = ArmSpec(
+        arm=Arm.CANDIDATE,
+        model_dir=folder / "model",
+        import_path=write_toy(folder / "head"),
+        import_roots=("toy_subject",),
+        dispatch=toy_dispatch,
+        ledger_dir=folder / "ledger",
+        nonce="nonce-of-this-test",
+        max_model_len=512,
+        env=CPU_ENV,
+    )
+    args = ("--model", str(folder / "model"), "--max-model-len", "512", "--enforce-eager", "--seed", "0")
+    args += ("--skip-tokenizer-init", "--no-async-scheduling", "--no-enable-prefix-caching")
+    found = BlockServer(spec, (*args, "--logits-processors", "toy_subject.processor:Toy"))
+    found.start()
+    yield found
+    found.stop()
+
+
+def block_of(server: BlockServer, batch: int, num_tokens: int = 6) -> tuple[SuiteItem, ...]:
+    requests = [
+        CompletionRequest(
+            item=f"r{number}",
+            prompt_token_ids=server.tokenize(f"request {number}"),
+            max_tokens=num_tokens,
+            ignore_eos=True,
+        )
+        for number in range(batch)
+    ]
+    return server.complete_many(requests, concurrency=batch, suite="decode/b3")
+
+
+def test_every_request_of_a_block_decodes_in_steps_that_hold_the_block_and_the_ledger_accounts_for_it(
+    server: BlockServer,
+) -> None:
+    items = block_of(server, 3)
+    server.pause()
+    server.resume()
+    again = block_of(server, 3)
+    assert [i.token_ids for i in items] == [i.token_ids for i in again]
+    for item in items:
+        assert (len(item.token_ids), item.num_completion_tokens, item.error) == (6, 6, "")
+        assert all(a <= b for a, b in pairwise(item.token_times_ms)) and len(item.token_times_ms) == 6
+    ledger = read_ledger(server.spec.ledger_dir, server.spec.nonce)
+    assert not ledger.problems
+    parts = [r for row in ledger.rows for r in row.requests if belongs_to(r.request_id, items[0].request_id)]
+    assert sum(part.num_emitted_tokens for part in parts) == 6
+    decodes = [row for row in ledger.rows if row.is_pure_decode]
+    assert {row.num_reqs for row in decodes} == {3} and len(decodes) == 10
+
+
+def test_a_request_that_the_engine_refuses_is_an_error_of_its_own(server: BlockServer) -> None:
+    good = CompletionRequest(item="good", prompt_token_ids=(1, 2), max_tokens=2)
+    bad = CompletionRequest(item="bad", prompt_token_ids=(1,) * 600, max_tokens=2)
+    kept, refused = server.complete_many([good, bad], concurrency=2, suite="mixed")
+    assert (len(kept.token_ids), kept.error) == (2, "")
+    assert (refused.token_ids, refused.finish_reason) == ((), "error") and refused.error
