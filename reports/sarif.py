@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from pathlib import PurePosixPath
 from urllib.parse import quote
 
 from bundles.layout import SUBJECT_MANIFEST
@@ -35,20 +36,23 @@ MAX_RESULTS = 5000
 """GitHub shows no more of one run."""
 _MAX_TEXT = 1500
 _NUMBER = re.compile(r"\d+")
+_ADDRESS = re.compile(r"https?://[\w.-]+(:\d+)?(/[\w./~%@+-]*)?")
 
 
-def render_sarif(view: ReportView) -> str:
+def render_sarif(view: ReportView, pages: str = "") -> str:
     """The SARIF text of a report: every open finding, worst first; what passed is not in it.
+
+    `pages` is the address at which the pages of the checks can be read; what is no `https:` or `http:` one is left out.
 
     A finding that names no file stands at the manifest when the evidence decided something, and among the
     notifications when it was not run or broke.
     """
-    log = SarifLog(runs=(_run(view),))
+    log = SarifLog(runs=(_run(view, pages if _ADDRESS.fullmatch(pages) else ""),))
     text = log.model_dump_json(by_alias=True, exclude_none=True, indent=2)
     return text.replace('"schemaUri":', '"$schema":', 1) + "\n"
 
 
-def _run(view: ReportView) -> Run:
+def _run(view: ReportView, pages: str) -> Run:
     found = open_findings(view)
     placed = [f for f in found if f.place is not None or f.outcome in (Outcome.FAIL, Outcome.INCONCLUSIVE)]
     others = [f for f in found if f not in placed]
@@ -67,7 +71,7 @@ def _run(view: ReportView) -> Run:
     seen: Counter[str] = Counter()
     header = view.header
     return Run(
-        tool=Tool(driver=Driver(version=header.harness_version.text, rules=_rules(view))),
+        tool=Tool(driver=Driver(version=header.harness_version.text, rules=_rules(view, pages))),
         invocations=(
             Invocation(
                 execution_successful=all(f.outcome is not Outcome.ERROR for f in found),
@@ -84,12 +88,13 @@ def _run(view: ReportView) -> Run:
     )
 
 
-def _rules(view: ReportView) -> tuple[Rule, ...]:
+def _rules(view: ReportView, pages: str) -> tuple[Rule, ...]:
     return tuple(
         Rule(
             id=card.id.text,
             short_description=Message(text=card.title.text),
             full_description=Message(text=card.how or card.title.text),
+            help_uri=f"{pages.rstrip('/')}/{quote(PurePosixPath(card.page).name)}" if pages else None,
             help=Message(text=f"{card.page} says how it decides, what it cannot see and how to fix it."),
             properties={"tags": [str(card.principle), str(card.tier)], "required": card.required},
         )

@@ -68,6 +68,8 @@ class Rule(_Object):
     id: str
     short_description: Message
     full_description: Message
+    help_uri: str | None = None
+    """Where the check's page can be read; absolute."""
     help: Message
     properties: dict[str, Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from reports.markdown import render_markdown
 from reports.sarif import render_sarif
 from reports.text import render_text
 from reports.view import ReportView, build_view
+
+PAGES = "FASTTRACK_PAGES"
+"""The variable that holds the address at which the pages of the checks can be read."""
 
 
 def render_judgement(
@@ -36,7 +40,7 @@ def render_judgement(
 
 _RENDERINGS: Mapping[str, Callable[[ReportView], str]] = {
     "md": render_markdown,
-    "sarif": render_sarif,
+    "sarif": lambda view: render_sarif(view, os.environ.get(PAGES, "")),
     "annotations": render_annotations,
     "summary": render_job_summary,
     "junit": render_junit,

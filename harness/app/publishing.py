@@ -7,6 +7,7 @@ which lets nothing through; it ends as a failure unless the gate admits.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from harness.app.gate_text import (
     render_title,
 )
 from harness.app.gate_view import view_of, write_gate_folder
+from harness.app.judgement_text import PAGES
 from harness.config import DEFAULT_POLICY
 from harness.github.artifact import collect_bundles
 from harness.github.calls import CheckRun, Conclusion, GitHub, Output, PullRequest
@@ -137,7 +139,9 @@ class _Publisher:
         if answer.view is not None:
             try:
                 ref = f"refs/pull/{pull.number}/head"
-                self.github.upload_sarif(self.event.head_sha, ref, render_sarif(answer.view))
+                self.github.upload_sarif(
+                    self.event.head_sha, ref, render_sarif(answer.view, os.environ.get(PAGES, ""))
+                )
             except GitHubError as error:
                 notes.append(f"Code scanning did not take the SARIF log: {error.message}")
         return tuple(notes)

@@ -90,3 +90,19 @@ def test_a_path_of_odd_characters_is_a_uri(examples: dict[str, Path]) -> None:
         for loc in result["locations"]
     ]
     assert uris and not any(set(uri) & set(' "<>\n\x1b`{}|') for uri in uris)
+
+
+def test_a_rule_links_to_its_checks_page(examples: dict[str, Path]) -> None:
+    text = render_sarif(view_of(examples["reject"]), "https://example.org/fasttrack/docs/checks/")
+    checker = jsonschema.Draft7Validator(SCHEMA, format_checker=jsonschema.FormatChecker())
+    checker.validate(json.loads(text))
+    rules = run_of(text)["tool"]["driver"]["rules"]
+    assert [r["helpUri"] for r in rules] == [
+        f"https://example.org/fasttrack/docs/checks/{r['id']}.md" for r in rules
+    ]
+
+
+@pytest.mark.parametrize("pages", ["", "docs/checks", "javascript:alert(1)", "https://a b", "https://a/<x>"])
+def test_without_an_address_of_the_pages_no_link_is_made_up(examples: dict[str, Path], pages: str) -> None:
+    rules = run_of(render_sarif(view_of(examples["reject"]), pages))["tool"]["driver"]["rules"]
+    assert not any("helpUri" in rule for rule in rules)
