@@ -11,6 +11,10 @@ from pydantic import ValidationError
 
 from harness.app.recorder import Recorder
 from harness.config import read_configuration
+from harness.facts.git import Repository
+from harness.facts.python_source.deep_stack import on_deep_stack
+from harness.facts.python_source.must_import import conftests, must_import
+from harness.facts.python_source.tree import SourceTree
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import KernelTestsEvidence
 from harness.model.kernel_tests import KernelTestRun
@@ -41,8 +45,23 @@ def record_kernel_tests(question: Question, files: Sequence[Path], recorder: Rec
                 commit=head,
                 run=run,
                 files={path: hashlib.sha256(data).hexdigest() for path, data in contents.items()},
+                imported=imported_by_tests(run, question.repository, head),
             )
         )
+
+
+@on_deep_stack
+def imported_by_tests(run: KernelTestRun, repository: Repository, commit: str) -> tuple[str, ...]:
+    """The files of a commit that the tests which passed cannot have run without, but the judge's own.
+
+    The file of such a test is one of them whether or not the commit has it.
+    """
+    tree = SourceTree(repository.contents(commit, lambda path: path.endswith(".py")))
+    tests = {test.test.partition("::")[0] for test in run.tests if test.outcome == "passed"}
+    found = must_import(tree, {*tests, *(path for test in tests for path in conftests(tree, test))})
+    # The record leaves out the judge, which may lie in the repository that it judges.
+    judge = __name__.partition(".")[0]
+    return tuple(sorted(tests | {p for p in found if tree.module_of(p).partition(".")[0] != judge}))
 
 
 def parse_kernel_tests(data: bytes, name: str) -> KernelTestRun:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bundles.contents import Bundle
 from bundles.verify import Difference
+from harness.app.kernel_tests import imported_by_tests
 from harness.app.validate import Question
 from harness.model.change import EMPTY_TREE
 from harness.model.evidence import (
@@ -19,6 +20,7 @@ from harness.model.evidence import (
     KernelTestsEvidence,
     SubjectEvidence,
 )
+from harness.model.kernel_tests import KernelTestRun
 
 
 def find_misfits(bundle: Bundle, terms: Question, now: datetime) -> list[Difference]:
@@ -62,7 +64,8 @@ def _find_other_sources(bundle: Bundle, terms: Question) -> list[Difference]:
             case KernelCompilationEvidence():
                 said, wanted = record.subject_files, commits.named(record.subject_files)
             case KernelTestsEvidence():
-                said, wanted = record.files, commits.named(record.run.sources)
+                said = {**record.files, **_as_imports(record.imported)}
+                wanted = {**commits.named(record.run.sources), **_as_imports(commits.imported(record.run))}
             case _:
                 continue
         paths = sorted(p for p in {*wanted, *said} if wanted.get(p) != said.get(p))
@@ -72,6 +75,10 @@ def _find_other_sources(bundle: Bundle, terms: Question) -> list[Difference]:
             text = f"Its {record.kind} was made with other sources of the subject than the {side}'s: {shown}."
             found.append(Difference(slug="bundle-other-subject", where=f"evidence {record.id}", message=text))
     return found
+
+
+def _as_imports(paths: Iterable[str]) -> dict[str, str]:
+    return {f"import of {path}": "" for path in paths}
 
 
 class _Commits:
@@ -100,6 +107,10 @@ class _Commits:
         # What is left are links: the compiler was given a copy of what each points at.
         links = wanted - contents.keys()
         return {**found, **(self._export(head, sorted(links)) if links else {})}
+
+    def imported(self, run: KernelTestRun) -> tuple[str, ...]:
+        """What the run's tests import by the head's text."""
+        return tuple(map(self._text, imported_by_tests(run, self._terms.repository, self._terms.change.head)))
 
     def _export(self, commit: str, globs: Sequence[str]) -> dict[str, str]:
         if commit == EMPTY_TREE:

@@ -306,6 +306,13 @@ class KernelTestsEvidence(EvidenceRecord):
     run: KernelTestRun
     files: dict[str, str]
     """sha256 of what the head commit holds under the names of the run's sources; what it lacks is not there."""
+    imported: tuple[str, ...]
+    """What any run of the tests that passed imports, by the head's text: their own files and all that these import."""
+
+    @property
+    def unnamed_sources(self) -> tuple[str, ...]:
+        """Sources that the run must have imported and does not name."""
+        return tuple(path for path in self.imported if path not in self.run.sources)
 
     @property
     def other_sources(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.checks.joins.kernel_sources import undeclared_kernels
+from harness.checks.joins.kernel_sources import undeclared_kernels, untested_kernels
 from harness.checks.joins.missing import missing_ruling
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.model.check import BaseCheck, CheckContext
@@ -42,6 +42,8 @@ class KernelTests(BaseCheck):
         if counted:
             rulings["tests"] = decide_tests(counted)
             rulings["variants"] = decide_variants(counted)
+            if untested := untested_kernels(context, {path for r in counted for path in r.run.sources}):
+                rulings["kernel sources"] = untested
             rulings["memory"] = decide_memory(counted)
         ids = [record.id for record in records]
         return [finding_of(self, name, ruling, ids) for name, ruling in rulings.items()]
@@ -67,6 +69,9 @@ def why_void(record: KernelTestsEvidence) -> str:
     if others := record.other_sources:
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
         return f"The run of {run.recorded_at} is of other sources: {', '.join(others[:3])}{more}."
+    if unnamed := record.unnamed_sources:
+        more = f" and {len(unnamed) - 3} more" if len(unnamed) > 3 else ""
+        return f"The run of {run.recorded_at} does not name what its tests import: {', '.join(unnamed[:3])}{more}."
     return ""
 
 

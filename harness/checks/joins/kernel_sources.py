@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from harness.checks.joins.missing import missing_ruling
 from harness.checks.joins.ruling import Ruling
@@ -71,6 +71,23 @@ def unseen_kernels(context: CheckContext) -> tuple[Ruling, tuple[str, ...]] | No
         outcome=outcome, message=message, advice=advice, details=_lines(unseen), location=_place(unseen)
     )
     return ruling, (record.id,)
+
+
+def untested_kernels(context: CheckContext, imported: Set[str]) -> Ruling | None:
+    """What follows from kernel sources in Python that no process of the tests imported; None when nothing does."""
+    record = _record(context)
+    if record is None:
+        return missing_ruling(context.evidence, Tier.STATIC, "the change's kernel sources")
+    untested = tuple(f for f in record.files if f.path.endswith(".py") and f.path not in imported)
+    if not untested:
+        return None
+    return Ruling(
+        outcome=Outcome.NOT_RUN,
+        message=f"No record's tests imported them. {_count(untested)}: {_some(untested)}.",
+        advice="Run the tests that launch them, at the head commit.",
+        details=_lines(untested),
+        location=_place(untested),
+    )
 
 
 def _record(context: CheckContext) -> KernelSourcesEvidence | None:

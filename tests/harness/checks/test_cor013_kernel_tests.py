@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -37,14 +37,32 @@ def run(*tests: KernelTest, **update: object) -> KernelTestRun:
     return made.model_copy(update=update)
 
 
-def record(made: KernelTestRun, files: Mapping[str, str] = SOURCES) -> KernelTestsEvidence:
+def record(
+    made: KernelTestRun, files: Mapping[str, str] = SOURCES, imported: Sequence[str] = tuple(SOURCES)
+) -> KernelTestsEvidence:
     return KernelTestsEvidence(
-        tier=Tier.GPU, recorded_at=made.recorded_at, commit=HEAD, run=made, files=dict(files)
+        tier=Tier.GPU,
+        recorded_at=made.recorded_at,
+        commit=HEAD,
+        run=made,
+        files=dict(files),
+        imported=tuple(imported),
     )
 
 
-def findings_of(*records: KernelTestsEvidence, manifest: Manifest = WITH_KERNELS) -> Mapping[str, Finding]:
-    context = context_of(list(records), manifest, POLICY)
+def kernels(*paths: str) -> KernelSourcesEvidence:
+    files = tuple(KernelSource(path=path, form="CuTe DSL", lines=(1,)) for path in paths)
+    return KernelSourcesEvidence(
+        tier=Tier.STATIC, recorded_at="now", commit=HEAD, num_files=len(files), files=files
+    )
+
+
+def findings_of(
+    *records: KernelTestsEvidence,
+    manifest: Manifest = WITH_KERNELS,
+    brought: KernelSourcesEvidence | None = None,
+) -> Mapping[str, Finding]:
+    context = context_of([brought or kernels(*SOURCES), *records], manifest, POLICY)
     return {finding.subject: finding for finding in KernelTests().run(context)}
 
 
@@ -67,15 +85,8 @@ def test_a_change_without_kernels_has_no_tests_of_them() -> None:
 
 
 def test_kernels_that_the_manifest_does_not_declare_are_not_thereby_tested() -> None:
-    sources = KernelSourcesEvidence(
-        tier=Tier.STATIC,
-        recorded_at="now",
-        commit=HEAD,
-        num_files=1,
-        files=(KernelSource(path="subject/kernel.py", form="CuTe DSL", lines=(1,)),),
-    )
     scope = MANIFEST.scope.model_copy(update={"platforms": ("sm_90a",)})
-    context = context_of([sources], MANIFEST.model_copy(update={"scope": scope}), POLICY)
+    context = context_of([kernels("subject/kernel.py")], MANIFEST.model_copy(update={"scope": scope}), POLICY)
     assert [finding.outcome for finding in KernelTests().run(context)] == [Outcome.NOT_RUN]
 
 
@@ -149,4 +160,28 @@ def test_what_memcheck_did_not_clear_does_not_pass(update: dict[str, int], outco
 def test_a_record_of_this_repository_names_the_variants_that_it_lacks() -> None:
     path = Path(__file__).resolve().parents[3] / "docs/kernels/evidence/h200-2026-11-30-tests-mla.json"
     made = KernelTestRun.model_validate_json(path.read_bytes())
-    assert outcomes_of(record(made, made.sources))["tests"] is Outcome.PASS
+    assert outcomes_of(record(made, made.sources, ()))["tests"] is Outcome.PASS
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_a_record_that_leaves_out_what_its_tests_import_does_not_count(path: str) -> None:
+    rest = {name: digest for name, digest in SOURCES.items() if name != path}
+    finding = findings_of(record(run(sources=rest), rest))["records"]
+    assert finding.outcome is Outcome.NOT_RUN and path in finding.details[0]
+
+
+def test_a_kernel_source_that_no_records_tests_import_is_not_tested() -> None:
+    finding = findings_of(record(run()), brought=kernels("subject/kernel.py", "subject/other.py"))[
+        "kernel sources"
+    ]
+    assert finding.outcome is Outcome.NOT_RUN and "subject/other.py" in finding.message
+
+
+def test_one_of_several_records_that_imports_a_kernel_source_is_enough() -> None:
+    other = {**SOURCES, "subject/other.py": "3" * 64}
+    found = findings_of(record(run()), record(run(sources=other), other), brought=kernels(*other))
+    assert "kernel sources" not in found
+
+
+def test_whether_a_source_in_another_language_was_built_is_not_asked_of_imports() -> None:
+    assert "kernel sources" not in findings_of(record(run()), brought=kernels("subject/kernel.cu"))
