@@ -16,17 +16,13 @@ from typing import Any
 
 import pytest
 
+from harness.audit.pool import available_cores
 from harness.kernels import memcheck
 from harness.kernels.pytest_recorder import LAUNCHES, OUT, SHARE
 from harness.kernels.subject import KernelSubject
 from harness.kernels.timing import utc_now
 from harness.model.errors import ConfigurationError
-from harness.model.kernel_tests import (
-    KernelTest,
-    KernelTestRun,
-    Machine,
-    MemoryCheck,
-)
+from harness.model.kernel_tests import KernelTest, KernelTestRun, Machine, MemoryCheck
 
 _STDERR = 2
 """File descriptor: pytest's own words are progress, the record is the result."""
@@ -126,6 +122,8 @@ def _run_shares(
 ) -> tuple[list[_Share], str]:
     """Runs all shares at once and waits for them; also what ended them early."""
     cwd = subject.manifest.resolve().parent
+    # Each would otherwise take a thread for every core, and all wait for each other.
+    threads = {"OMP_NUM_THREADS": str(max(1, available_cores() // jobs))}
     outs = [folder / f"tests-{share}.jsonl" for share in range(jobs)]
     logs = [folder / f"memcheck-{share}.log" for share in range(jobs)]
     stopped_by = ""
@@ -133,7 +131,7 @@ def _run_shares(
         running = []
         for share, (out, log) in enumerate(zip(outs, logs, strict=True)):
             command = [str(subject.python), *words]
-            seen = {**environment, OUT: str(out), SHARE: f"{share}/{jobs}"}
+            seen = {**threads, **environment, OUT: str(out), SHARE: f"{share}/{jobs}"}
             if with_memcheck:
                 command, seen = memcheck.wrapped(command, log), {**seen, **memcheck.ENVIRONMENT}
             process = stack.enter_context(subprocess.Popen(command, cwd=cwd, env=seen, stdout=_STDERR))

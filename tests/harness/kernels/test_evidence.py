@@ -8,6 +8,7 @@ import stat
 import pytest
 from pydantic import ValidationError
 
+from harness.audit.pool import available_cores
 from harness.cli import main
 from harness.kernels.memcheck import parse_memcheck
 from harness.model.kernel_tests import (
@@ -98,6 +99,15 @@ def test_a_run_names_the_gpu_that_the_tests_saw(pretended_gpu):
 def test_several_processes_run_each_test_once(toy):
     code, record = run(toy, "--jobs", "3", tests=50)
     assert (code, len({test.test for test in record.tests}), len(record.tests)) == (ExitCode.ADMIT, 50, 50)
+
+
+def test_processes_side_by_side_share_the_cores_among_their_threads(toy, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    jobs = 2 * available_cores()
+    (toy.parent / "toy_tests" / "test_threads.py").write_text(
+        'import os\n\ndef test_threads():\n    assert os.environ["OMP_NUM_THREADS"] == "1"\n'
+    )
+    assert run(toy, "--jobs", str(jobs), tests=1)[0] == ExitCode.ADMIT
 
 
 def test_a_process_that_is_killed_is_a_fault_although_the_others_pass(toy):
