@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,13 +100,24 @@ def record_runs(run: ProbeRun, done: Mapping[str, FinishedRun]) -> None:
     """Records what the finished ones of "candidate", "twin" and "base" show."""
     candidate, twin, base = (done.get(name) for name in ("candidate", "twin", "base"))
     if candidate is not None:
-        record_candidate(run, candidate.recording, candidate.process)
+        with _gap_where_unread(run, "probe of candidate"):
+            record_candidate(run, candidate.recording, candidate.process)
     if candidate is not None and twin is not None:
-        record_handover(run, candidate.recording, twin.recording, twin.process)
+        with _gap_where_unread(run, "probe of twin"):
+            record_handover(run, candidate.recording, twin.recording, twin.process)
     if twin is not None:
         record_snapshots(run, "head", twin.recording)
     if base is not None:
         record_snapshots(run, "base", base.recording)
+
+
+@contextmanager
+def _gap_where_unread(run: ProbeRun, what: str) -> Iterator[None]:
+    """Records a gap with its reason where a recording holds a cache that the harness does not understand."""
+    try:
+        yield
+    except ValueError as error:
+        run.recorder.gap(run.tier, what, str(error), broke=False)
 
 
 def _run_one(run: ProbeRun, process: ProbeProcess) -> Recording | None:

@@ -14,7 +14,9 @@ from harness.model.number_format import coarsest
 
 Mask = NDArray[np.bool_]
 _HUGE = float(np.finfo(np.float64).max)
-_ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
+_CODES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "uint8", "int8")
+"""Formats of one byte: where they lie is known, which numbers they stand for hangs on scales that are kept elsewhere."""
+_ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8} | dict.fromkeys(_CODES, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +131,10 @@ def numbers_of(
 ) -> NDArray[Any]:
     """The numbers at `elements` of one page of a view, in the view's format; bfloat16 as float32.
 
-    `elements` count in the view's own items from the beginning of the page.
+    `elements` count in the view's own items from the beginning of the page. Raises ValueError for formats of one byte.
     """
+    if view.dtype in _CODES:
+        raise ValueError(f"{view.layer}: the numbers of a cache of {view.dtype} are not understood")
     memory = words[page * page_words : (page + 1) * page_words]
     if view.dtype == "bfloat16":
         halves = memory.view(np.uint16)[elements].astype(np.uint32) << 16

@@ -13,6 +13,7 @@ from harness.engine.probe.cache_layout import (
     numbers_of,
     parse_layout,
     split_pages,
+    word_of,
 )
 
 
@@ -54,9 +55,18 @@ def test_the_window_that_counts_is_as_long_as_without_drafts_and_shifted_by_the_
 
 
 def test_a_cache_of_an_unknown_format_is_refused() -> None:
-    views = [VIEWS[0] | {"dtype": "uint8"}]
-    with pytest.raises(ValueError, match="uint8"):
+    views = [VIEWS[0] | {"dtype": "complex64"}]
+    with pytest.raises(ValueError, match="complex64"):
         parse_layout(RECORD | {"views": views})
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "uint8"])
+def test_of_a_cache_of_single_bytes_the_words_are_known_and_the_numbers_are_not(dtype: str) -> None:
+    view = parse_layout(RECORD | {"views": [VIEWS[0] | {"dtype": dtype}]}).views["kda"][0]
+    elements = np.arange(8, dtype=np.int64)
+    assert word_of(view, elements).tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    with pytest.raises(ValueError, match=f"numbers of a cache of {dtype}"):
+        numbers_of(np.zeros(64, dtype=np.int32), 0, 64, view, elements)
 
 
 def test_bfloat16_numbers_are_read_as_what_they_are() -> None:
