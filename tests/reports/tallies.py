@@ -110,7 +110,8 @@ def _gpu(values: list[Json], words: Mapping[str, str], _: Mapping[str, Any]) -> 
     blocks = [block for block in values[0] if block["arm"] == words["arm"]]
     states = [block[end] for block in blocks for end in ("gpu_before", "gpu_after") if block[end]]
     told = sorted(state[words["of"]] for state in states if state[words["of"]] is not None)
-    return float(told[0] if words["end"] == "lowest" else told[-1])
+    number: float = told[0] if words["end"] == "lowest" else told[-1]
+    return number
 
 
 def _like(values: list[Json], words: Mapping[str, str]) -> list[Json]:
