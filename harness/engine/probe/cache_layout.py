@@ -15,7 +15,7 @@ from harness.model.number_format import coarsest
 Mask = NDArray[np.bool_]
 _HUGE = float(np.finfo(np.float64).max)
 _CODES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "uint8", "int8")
-"""Formats of one byte: where they lie is known, which numbers they stand for hangs on scales that are kept elsewhere."""
+"""Formats of one byte: where they lie is known; which numbers they stand for hangs on scales kept elsewhere."""
 _ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8} | dict.fromkeys(_CODES, 1)
 
 

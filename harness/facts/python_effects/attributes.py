@@ -90,6 +90,13 @@ def _of_foreign(resolver: Resolver, value: Imported | Shared, name: str) -> Valu
     return resolver.named(f"{value.name}.{name}")
 
 
+def _fields(node: ast.ClassDef) -> list[str]:
+    """The annotated names of a class without a constructor of its own, in order: what `dataclass` makes one of."""
+    if any(isinstance(s, ast.FunctionDef) and s.name == "__init__" for s in node.body):
+        return []
+    return [s.target.id for s in node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
+
+
 def _of_class(resolver: Resolver, own: OwnClass, name: str) -> Values:
     """What the class body, `self.name = ...` in its methods, or its own bases say."""
     scope = own.module.inner[own.node]
@@ -98,6 +105,18 @@ def _of_class(resolver: Resolver, own: OwnClass, name: str) -> Values:
         found |= resolver.bound(binding)
     for node, site in resolver.instance_writes(scope, name):
         found |= resolver.evaluate(node, site)
+    if found:
+        return frozenset(found)
+    for call, at in resolver.callers(own.node):
+        for index, field in enumerate(_fields(own.node)):
+            given = [k.value for k in call.keywords if k.arg == name] + call.args[index : index + 1]
+            if field == name and given and not isinstance(given[0], ast.Starred):
+                found |= resolver.evaluate(given[0], at)
+    if found:
+        return frozenset(found)
+    if name != "__getattr__":
+        for getter in _of_class(resolver, own, "__getattr__"):
+            found |= resolver.returned(getter) if isinstance(getter, OwnFunction) else frozenset()
     if found:
         return frozenset(found)
     bases = resolver.bases(own) if own.node.bases else frozenset()

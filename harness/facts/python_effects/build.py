@@ -250,13 +250,17 @@ class _Builder:
             case ast.With(items=items) | ast.AsyncWith(items=items):
                 for item in items:
                     if item.optional_vars is not None:
-                        self._bind_target(item.optional_vars, Binding("unknown", site))
+                        self._bind_target(item.optional_vars, Binding("entered", site, item.context_expr))
 
     def _bind_target(self, target: ast.expr, binding: Binding) -> None:
         if isinstance(target, ast.Name):
             self._bind(target.id, binding)
         elif isinstance(target, ast.Starred):
             self._bind_target(target.value, Binding("unknown", binding.site))
+        elif isinstance(target, (ast.Tuple, ast.List)) and (parts := _unpacked(target, binding)):
+            for element, given in zip(target.elts, parts, strict=True):
+                inner = element.value if isinstance(element, ast.Starred) else element
+                self._bind_target(inner, replace(binding, node=given))
         elif isinstance(target, (ast.Tuple, ast.List)):
             for index, element in enumerate(target.elts):
                 part = replace(binding, index=index)
@@ -273,6 +277,25 @@ class _Builder:
         if name in scope.global_names:
             scope = next(s for s in scope.chain() if s.kind == "module")
         scope.bindings.setdefault(name, []).append(binding)
+
+
+def _unpacked(target: ast.Tuple | ast.List, binding: Binding) -> list[ast.expr]:
+    """What each element of a target gets of a display that is written out; nothing where it cannot be told."""
+    given = binding.node
+    if binding.kind != "value" or binding.index is not None or not isinstance(given, (ast.Tuple, ast.List)):
+        return []
+    stars = [i for i, element in enumerate(target.elts) if isinstance(element, ast.Starred)]
+    if any(isinstance(element, ast.Starred) for element in given.elts):
+        return []
+    if not stars:
+        return given.elts if len(given.elts) == len(target.elts) else []
+    first, after = stars[0], len(target.elts) - stars[0] - 1
+    end = len(given.elts) - after
+    return (
+        [*given.elts[:first], ast.List(given.elts[first:end], ast.Load()), *given.elts[end:]]
+        if end >= first
+        else []
+    )
 
 
 def _evaluated_sometimes(node: ast.AST) -> Sequence[ast.AST]:

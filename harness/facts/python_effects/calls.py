@@ -10,6 +10,7 @@ from harness.facts.python_effects.containers import subscript_values
 from harness.facts.python_effects.flow import own_statements
 from harness.facts.python_effects.scopes import Site
 from harness.facts.python_effects.values import (
+    COPY_OF,
     NOTHING_KNOWN,
     UNKNOWN,
     UNSPELT,
@@ -26,6 +27,7 @@ from harness.facts.python_effects.values import (
     Shared,
     Value,
     Values,
+    dotted_names,
     paths,
     spelt,
     texts,
@@ -36,15 +38,17 @@ if TYPE_CHECKING:
     from harness.facts.python_effects.resolve import Resolver
 
 _COPIES = frozenset({"list", "tuple", "set", "frozenset", "sorted", "dict"})
+_ITERATORS = frozenset({"enumerate", "zip", "map", "filter", "itertools.chain", "itertools.zip_longest"})
 _PASSED_THROUGH = _COPIES | {"iter", "reversed", "next"}
 _GETTER = re.compile(r"_*(get|current|lookup|find)([_A-Z]\w*)?$")
 _TRANSPARENT = frozenset(
     {"property", "cached_property", "staticmethod", "classmethod", "cache", "lru_cache", "override", "final"}
+    | {"contextmanager", "asynccontextmanager", "wraps"}
 )
 _BUILTINS_THAT_MATTER = _PASSED_THROUGH | {"__import__", "getattr", "globals", "locals", "vars", "type"}
 _TAKES_FIRST = re.compile(
     r"^builtins\.|^logging\.getLogger$|^importlib\.import_module$|library\.Library$|^inspect\.(getmodule|unwrap)$"
-    r"|^collections\.ChainMap$|^pydoc\.locate$|(^|\.)resolve_(name|obj_by_qualname)$"
+    r"|^collections\.ChainMap$|^copy\.copy$|^inspect\.getmembers$|^pydoc\.locate$|(^|\.)resolve_(name|obj_by_qualname)$"
 )
 _GIVES_BACK = {
     "typing.cast": 1,
@@ -70,7 +74,7 @@ def returned_values(resolver: Resolver, function: OwnFunction) -> Values:
         return resolver.evaluate(
             node.body, Site(scope, module.sites[node].block, module.sites[node].position)
         )
-    if isinstance(node, ast.AsyncFunctionDef) or not all(map(_keeps_result, node.decorator_list)):
+    if not all(_keeps_result(resolver, d, module.sites[node]) for d in node.decorator_list):
         return NOTHING_KNOWN
     statements = list(own_statements(node))
     yields = [
@@ -117,6 +121,9 @@ def _called(resolver: Resolver, value: Value, node: ast.Call, site: Site) -> Val
             return returned_values(resolver, value)
         case OwnClass(node=own, module=module):
             return frozenset({OwnInstance(own, module)})
+        case OwnInstance():
+            called = resolver.attribute(frozenset({value}), "__call__")
+            return union(returned_values(resolver, c) for c in called if isinstance(c, OwnFunction))
         case Imported() | Builtin():
             return _called_foreign(resolver, value, node, site)
         case Made(name="operator.attrgetter") if isinstance(node.func, ast.Call) and node.args:
@@ -130,6 +137,8 @@ def _called(resolver: Resolver, value: Value, node: ast.Call, site: Site) -> Val
 
 def _called_foreign(resolver: Resolver, value: Imported | Builtin, node: ast.Call, site: Site) -> Values:
     """What a function of Python or of another package returns."""
+    if value.name in _ITERATORS and node.args:
+        return _over(value.name.rpartition(".")[2], node.args, site)
     if isinstance(value, Builtin) and value.name not in _BUILTINS_THAT_MATTER:
         return NOTHING_KNOWN
     if isinstance(value, Imported) and value.name in _GIVES_BACK:
@@ -166,8 +175,10 @@ def _called_foreign(resolver: Resolver, value: Imported | Builtin, node: ast.Cal
             return _copied(first) if name in _COPIES else first
         case Imported(name=name) if name.endswith("library.Library") and texts(first):
             return frozenset({Made(f"torch.library.Library({texts(first)[0]})")})
-        case Imported(name="inspect.getmodule" | "inspect.unwrap" | "collections.ChainMap"):
-            return first
+        case Imported(name="inspect.getmodule" | "inspect.unwrap" | "collections.ChainMap" | "copy.copy"):
+            return _copied(first) if value.name == "copy.copy" else first
+        case Imported(name="inspect.getmembers"):
+            return frozenset(Namespace(v) if isinstance(v, (Imported, Shared)) else v for v in first)
         case Imported(name=name) if name.endswith(("locate", "resolve_name", "resolve_obj_by_qualname")):
             whole = [Shared(f"{name}({UNSPELT})")] if UNSPELT in spelt(first) else []
             return union([frozenset(whole), *(resolver.named(t.replace(":", ".")) for t in texts(first))])
@@ -211,17 +222,51 @@ def _import_call(resolver: Resolver, node: ast.Call, first: Values, site: Site, 
     return union(found)
 
 
-def _keeps_result(decorator: ast.expr) -> bool:
-    """Whether a decorated function still returns what its text says."""
+def _keeps_result(resolver: Resolver, decorator: ast.expr, site: Site) -> bool:
+    """Whether a decorated function may still return what its text says."""
     name = decorator.func if isinstance(decorator, ast.Call) else decorator
     last = name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
-    return last in _TRANSPARENT
+    return last in _TRANSPARENT or any(isinstance(v, OwnFunction) for v in resolver.evaluate(name, site))
+
+
+def entered_values(resolver: Resolver, node: ast.expr, site: Site) -> Values:
+    """What a `with` gives a name that enters the context of an expression."""
+    if isinstance(node, ast.Call) and node.args:
+        called = dotted_names(resolver.evaluate(node.func, site))
+        if any(name.startswith("contextlib.") for name in called):
+            return resolver.evaluate(node.args[0], site)
+    found: set[Value] = set()
+    for value in resolver.evaluate(node, site):
+        if isinstance(value, OwnInstance):
+            for enter in resolver.attribute(frozenset({value}), "__enter__"):
+                found |= returned_values(resolver, enter) if isinstance(enter, OwnFunction) else {UNKNOWN}
+        elif isinstance(value, Items):
+            found |= resolver.elements(frozenset({value}))
+    return frozenset(found) or NOTHING_KNOWN
+
+
+def _over(name: str, given: list[ast.expr], site: Site) -> Values:
+    """What `enumerate`, `zip`, `map`, `filter` and `itertools.chain` go through, as a display of the same elements."""
+    each: list[ast.expr] = [ast.Call(ast.Name("next", ast.Load()), [g], []) for g in given]
+    unknown = ast.Name("", ast.Load())
+    match name:
+        case "enumerate":
+            element: ast.expr = ast.Tuple([unknown, each[0]], ast.Load())
+        case "zip":
+            element = ast.Tuple(each, ast.Load())
+        case "map" if len(given) > 1:
+            element = ast.Call(given[0], each[1:], [])
+        case "filter" if len(given) > 1:
+            element = each[1]
+        case _:
+            return frozenset({Items(tuple(ast.Starred(g, ast.Load()) for g in given), site)})
+    return frozenset({Items((element,), site)})
 
 
 def _copied(values: Values) -> Values:
     """A new container with the same elements: what is written to it reaches nobody else."""
     return frozenset(
-        Made("copy")
+        Made(f"{COPY_OF}{getattr(v, 'name', '')}")
         if isinstance(v, (Imported, Shared, Namespace)) and not getattr(v, "name", "").endswith("()")
         else v
         for v in values

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from harness.facts.python_effects.attributes import attribute_of
 from harness.facts.python_effects.values import (
+    COPY_OF,
     NOTHING_KNOWN,
     UNKNOWN,
     UNSPELT,
@@ -14,7 +15,10 @@ from harness.facts.python_effects.values import (
     Constant,
     Imported,
     Items,
+    Made,
     Namespace,
+    OwnFunction,
+    OwnInstance,
     OwnModule,
     Shared,
     Value,
@@ -87,6 +91,13 @@ def element_values(resolver: Resolver, value: Value, index: int | None) -> Value
             )
         case Bases(of=own):
             return resolver.bases(own)
+        case Made(name=name) if name.startswith(COPY_OF):
+            return frozenset({Shared(f"{name.removeprefix(COPY_OF)}[…]")})
+        case Namespace(of=of):
+            return frozenset({Shared(f"{of.name}.{UNSPELT}")})
+        case OwnInstance():
+            found = attribute_of(resolver, value, "__getitem__")
+            return union(resolver.returned(f) for f in found if isinstance(f, OwnFunction))
         case Imported(name=name) if name.endswith("()"):
             return frozenset({Imported(f"{name}[…]")})
         case Imported(name=name) | Shared(name=name):

@@ -176,8 +176,21 @@ class EffectFinder(Writes):
             yield self._effect(place, EffectKind.DYNAMIC_CODE, ast.unparse(call.func))
         if not known:
             yield from self._registrations(place, call, callee)
+        yield from self._into(place, call, callee)
         if not is_builtin(callee, *_NOT_CALLED) and "typing.cast" not in dotted_names(callee):
             yield from self._passed_on(place, call, callee)
+
+    def _into(self, place: Place, call: ast.Call, callee: Values) -> Iterator[Effect]:
+        """What a function writes into that is given to it: by `out=`, or first to an in-place method by its class."""
+        into = [k.value for k in call.keywords if k.arg == "out"]
+        if any(re.fullmatch(rf"torch\.Tensor\.{_IN_PLACE.pattern}", name) for name in dotted_names(callee)):
+            into += call.args[:1]
+        for target in into:
+            for value in self.resolver.evaluate(target, place.site):
+                if isinstance(value, Imported) and "(" not in value.name:
+                    yield self._effect(place, EffectKind.ATTRIBUTE, value.name)
+                elif isinstance(value, Shared):
+                    yield self._effect(place, EffectKind.SHARED_OBJECT, value.name, is_sure=False)
 
     def _statement_call(self, place: Place, call: ast.Call) -> Iterator[Effect]:
         """A call of others' code that a module's top makes for nothing but its effect, which no table knows."""

@@ -85,12 +85,49 @@ def index_instance_writes(
             owner = site.scope.parent
             if site.scope.kind != "function" or owner is None or owner.kind != "class":
                 continue
+            match node:
+                case ast.Call(
+                    func=ast.Name(id="setattr"),
+                    args=[ast.Name(id="self" | "cls"), ast.Constant(value=str(name)), value],
+                ):
+                    found.setdefault((owner, name), []).append((value, site))
             if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
                 for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                     match target:
                         case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
                             found.setdefault((owner, name), []).append((node.value, site))
     return found
+
+
+def index_additions(modules: Iterable[Module]) -> dict[tuple[Scope, str], list[tuple[ast.expr, Site]]]:
+    """What code puts into the lists, sets and dictionaries that a name stands for, by the name's scope."""
+    found: dict[tuple[Scope, str], list[tuple[ast.expr, Site]]] = {}
+    for module in modules:
+        for node, site in module.visits:
+            for name, value in _added(node):
+                scope = next((s for s in site.scope.chain() if name in s.bindings), None)
+                if scope is not None:
+                    found.setdefault((scope, name), []).append((value, site))
+    return found
+
+
+def _added(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                match target:
+                    case ast.Subscript(value=ast.Name(id=name)):
+                        yield name, value
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=name), attr="append" | "add" | "appendleft"), args=[value]
+        ):
+            yield name, value
+        case ast.Call(
+            func=ast.Attribute(value=ast.Name(id=name), attr="insert" | "setdefault"), args=[_, value]
+        ):
+            yield name, value
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="extend"), args=[value]):
+            yield name, ast.Starred(value, ast.Load())
 
 
 def own_statements(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.stmt]:

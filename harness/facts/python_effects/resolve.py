@@ -7,9 +7,10 @@ import builtins
 from collections.abc import Iterable
 
 from harness.facts.python_effects.attributes import attribute_of
-from harness.facts.python_effects.calls import call_values, returned_values
+from harness.facts.python_effects.calls import call_values, entered_values, returned_values
 from harness.facts.python_effects.containers import element_values, subscript_values
 from harness.facts.python_effects.flow import (
+    index_additions,
     index_instance_writes,
     is_on_every_way,
     is_same_run,
@@ -30,6 +31,7 @@ from harness.facts.python_effects.values import (
     Items,
     OwnClass,
     OwnFunction,
+    OwnInstance,
     OwnModule,
     Shared,
     Value,
@@ -59,6 +61,7 @@ class Resolver:
         self._asked: set[tuple[Module, str]] = set()
         self._depth = self._steps = self._cuts = 0
         self._instance_writes = index_instance_writes(self.modules)
+        self._additions = index_additions(self.modules)
         self._calls: dict[ast.AST, list[tuple[ast.Call, Site]]] = {}
         self._mapped: dict[ast.AST, list[tuple[ast.expr, Site]]] = {}
         self.parameters_count = False
@@ -151,6 +154,8 @@ class Resolver:
             case "value" if isinstance(binding.node, ast.expr):
                 values = self.evaluate(binding.node, binding.site)
                 return values if binding.index is None else self.elements(values, binding.index)
+            case "entered" if isinstance(binding.node, ast.expr):
+                return entered_values(self, binding.node, binding.site)
             case "element" if isinstance(binding.node, ast.expr):
                 each = self.elements(self.evaluate(binding.node, binding.site))
                 return each if binding.index is None else self.elements(each, binding.index)
@@ -183,6 +188,10 @@ class Resolver:
                         values |= (
                             parameter_values(self, name, binding) if is_parameter else self.bound(binding)
                         )
+                if (added := self._additions.get((scope, name))) and not any(
+                    isinstance(v, (Imported, Shared)) for v in values
+                ):
+                    values |= {Items((value,), at) for value, at in added}
                 if is_bound or scope.kind in ("function", "comprehension"):
                     return frozenset(values) or NOTHING_KNOWN
         stars = site.scope.module.star_imports
@@ -211,10 +220,12 @@ class Resolver:
                                 self._mapped.setdefault(mapped.node, []).append((node.args[1], site))
                     if isinstance(value, OwnFunction):
                         self._calls.setdefault(value.node, []).append((node, site))
-                    elif isinstance(value, OwnClass):
-                        for init in attribute_of(self, value, "__init__"):
-                            if isinstance(init, OwnFunction):
-                                self._calls.setdefault(init.node, []).append((node, site))
+                    elif isinstance(value, (OwnClass, OwnInstance)):
+                        name = "__init__" if isinstance(value, OwnClass) else "__call__"
+                        self._calls.setdefault(value.node, []).append((node, site))
+                        for called in attribute_of(self, value, name):
+                            if isinstance(called, OwnFunction):
+                                self._calls.setdefault(called.node, []).append((node, site))
 
     def _evaluate(self, node: ast.expr, site: Site) -> Values:
         match node:

@@ -94,7 +94,7 @@ class Site:
 class Binding:
     """One way in which a name gets a value."""
 
-    kind: Literal["import", "value", "element", "definition", "parameter", "unknown", "deleted"]
+    kind: Literal["import", "value", "element", "definition", "parameter", "unknown", "deleted", "entered"]
     site: Site
     node: ast.AST | None = None
     index: int | None = None

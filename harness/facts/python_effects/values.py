@@ -106,6 +106,8 @@ class Unknown:
 
 
 UNKNOWN = Unknown()
+COPY_OF = "copy of "
+"""How a new container is called that holds the elements of another."""
 UNSPELT = "…"
 """Stands for a name that the text does not say."""
 Value = (

@@ -3,6 +3,101 @@
 from __future__ import annotations
 
 HOSTILE: dict[str, str] = {
+    "written by out": (
+        "import torch\nfrom vllm.x import WEIGHT\ndef f(a):\n    torch.mm(a, a, out=WEIGHT)\n"
+    ),
+    "written by out into an object of the engine": (
+        "import torch\n"
+        "from vllm.forward_context import get_forward_context\n"
+        "def f(a):\n"
+        "    torch.mul(a, a, out=get_forward_context().buf)\n"
+    ),
+    "in-place method by its class": (
+        "import torch\nimport vllm.x as L\ndef f(a):\n    torch.Tensor.copy_(L.BUF, a)\n"
+    ),
+    "zipped": ("import vllm.x as L\nfor o, n in zip([L.F], ['forward']):\n    setattr(o, n, 1)\n"),
+    "enumerated": ("import vllm.x as L\nfor i, o in enumerate([L.F]):\n    o.forward = 1\n"),
+    "attribute of self by setattr": (
+        "import vllm.x as L\n"
+        "class A:\n"
+        "    def __init__(self):\n"
+        "        setattr(self, 't', L.F)\n"
+        "    def go(self):\n"
+        "        self.t.forward = 1\n"
+    ),
+    "field of a dataclass": (
+        "import dataclasses\n"
+        "import vllm.x as L\n"
+        "@dataclasses.dataclass\n"
+        "class A:\n"
+        "    t: object\n"
+        "a = A(L.F)\n"
+        "a.t.forward = 1\n"
+    ),
+    "appended to a list": ("import vllm.x as L\nxs = []\nxs.append(L.F)\nxs[0].forward = 1\n"),
+    "entered into a dictionary": ("import vllm.x as L\nd = {}\nd['a'] = L.F\nd['a'].forward = 1\n"),
+    "result of a coroutine": (
+        "import vllm.x as L\n"
+        "async def get():\n"
+        "    return L.F\n"
+        "async def f():\n"
+        "    (await get()).forward = 1\n"
+    ),
+    "unpacked from a nested tuple": ("import vllm.x as L\na, (b, c) = 1, (L.F, 2)\nb.forward = 1\n"),
+    "unpacked by a star": ("import vllm.x as L\na, *b = 1, L.F\nb[0].forward = 1\n"),
+    "given to an object that is called": (
+        "import vllm.x as L\nclass A:\n    def __call__(self, o):\n        o.forward = 1\nA()(L.F)\n"
+    ),
+    "entered context of its own": (
+        "import vllm.x as L\n"
+        "class A:\n"
+        "    def __enter__(self):\n"
+        "        return L.F\n"
+        "    def __exit__(self, *a): ...\n"
+        "with A() as x:\n"
+        "    x.forward = 1\n"
+    ),
+    "entered generator of its own": (
+        "import contextlib\n"
+        "import vllm.x as L\n"
+        "@contextlib.contextmanager\n"
+        "def cm():\n"
+        "    yield L.F\n"
+        "with cm() as x:\n"
+        "    x.forward = 1\n"
+    ),
+    "entered null context": (
+        "import contextlib\nimport vllm.x as L\nwith contextlib.nullcontext(L.F) as x:\n    x.forward = 1\n"
+    ),
+    "computed attribute of its own object": (
+        "import vllm.x as L\nclass A:\n    def __getattr__(self, n):\n        return L.F\nA().t.forward = 1\n"
+    ),
+    "item of its own object": (
+        "import vllm.x as L\n"
+        "class A:\n"
+        "    def __getitem__(self, n):\n"
+        "        return L.F\n"
+        "A()[0].forward = 1\n"
+    ),
+    "result of a decorated function": (
+        "import vllm.x as L\n"
+        "def same(f):\n"
+        "    return f\n"
+        "@same\n"
+        "def get():\n"
+        "    return L.F\n"
+        "get().forward = 1\n"
+    ),
+    "chained": (
+        "import itertools\nimport vllm.x as L\nfor x in itertools.chain([L.F]):\n    x.forward = 1\n"
+    ),
+    "mapped": ("import vllm.x as L\nfor x in map(lambda n: getattr(L, n), ['F']):\n    x.forward = 1\n"),
+    "element of a copy": ("import copy\nimport vllm.x as L\ncopy.copy(L.TABLE)['a'].forward = 1\n"),
+    "members of a module": (
+        "import inspect\nimport vllm.x as L\nfor n, o in inspect.getmembers(L):\n    o.forward = 1\n"
+    ),
+    "values of a module": ("import vllm.x as L\nfor n, o in vars(L).items():\n    o.forward = 1\n"),
+    "loaded modules in a list": ("import sys\nfor m in list(sys.modules.values()):\n    m.x = 1\n"),
     "bound in a class below a condition": (
         "import vllm.x as L\n"
         "from own.compat import Thing\n"
@@ -419,6 +514,52 @@ HOSTILE: dict[str, str] = {
 }
 """None may be let through."""
 HARMLESS: dict[str, str] = {
+    "written by out into its own": (
+        "import torch\n"
+        "from vllm.x import WEIGHT\n"
+        "def f(a):\n"
+        "    y = torch.empty(3)\n"
+        "    torch.mul(WEIGHT, a, out=y)\n"
+    ),
+    "product of two tensors": (
+        "import torch\n"
+        "from vllm.x import WEIGHT\n"
+        "def f(x):\n"
+        "    y = WEIGHT * x\n"
+        "    y.fill_(0)\n"
+        "    z = WEIGHT @ x - 1\n"
+        "    z += y\n"
+        "    z[0] = 1\n"
+    ),
+    "product in a function": (
+        "from vllm.x import WEIGHT\n"
+        "def scaled(a, b):\n"
+        "    return a * b\n"
+        "def f(x):\n"
+        "    y = scaled(WEIGHT, x)\n"
+        "    y.add_(1)\n"
+        "    y *= 2\n"
+    ),
+    "negated tensor": ("from vllm.x import WEIGHT\ndef f():\n    y = -WEIGHT\n    y.add_(1)\n"),
+    "zipped of its own": ("for a, b in zip([{}], [{}]):\n    a['x'] = b['x'] = 1\n"),
+    "enumerated of others and read": (
+        "from vllm.x import NAMES\nMINE = {}\nfor i, name in enumerate(NAMES):\n    MINE[i] = name\n"
+    ),
+    "field of a dataclass of its own": (
+        "import dataclasses\n@dataclasses.dataclass\nclass A:\n    t: dict\na = A({})\na.t['x'] = 1\n"
+    ),
+    "list of others that grows": ("from vllm.x import F\nxs = []\nxs.append(F)\nxs.append(1)\n"),
+    "entered context of its own object": (
+        "class A:\n"
+        "    def __enter__(self):\n"
+        "        return self\n"
+        "    def __exit__(self, *a): ...\n"
+        "with A() as x:\n"
+        "    x.forward = 1\n"
+    ),
+    "decorated function of its own": (
+        "def same(f):\n    return f\n@same\ndef get():\n    return {}\nget()['x'] = 1\n"
+    ),
     "bound in both blocks of an if": (
         "import sys\n"
         "import vllm.x as L\n"
