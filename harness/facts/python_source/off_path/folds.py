@@ -117,7 +117,8 @@ class Folds:
 
     def _is_only_read(self, path: str, name: str) -> bool:
         """Whether a file asks a table for entries and does nothing else with it."""
-        parsed = self.knowledge.scopes.tree.parse(path)
+        tree = self.knowledge.scopes.tree
+        parsed = tree.parse(path) if tree.may_name(path, name) else None
         nodes = walk(parsed) if parsed is not None else []
         reads: set[int] = set()
         for node in nodes:

@@ -91,7 +91,7 @@ class Records:
     def _is_only_called(self, name: str) -> bool:
         """Whether the analysed files use a class for nothing but calls, annotations and `isinstance`."""
         for path in self.scopes.paths:
-            parsed = self.scopes.tree.parse(path)
+            parsed = self.scopes.tree.parse(path) if self.scopes.tree.may_name(path, name) else None
             pending: list[ast.AST] = [parsed] if parsed is not None else []
             while pending:
                 node = pending.pop()

@@ -73,6 +73,8 @@ class Scopes:
     classes: dict[str, list[tuple[str, ast.ClassDef]]] = field(default_factory=lambda: defaultdict(list))
     imports: dict[str, dict[str, str]] = field(default_factory=dict)
     """By path: local name to the dotted name that it was imported as."""
+    roots: frozenset[str] = frozenset()
+    """Top-level packages of the analysed files."""
     stored_of: dict[Key, tuple[dict[str, int], frozenset[str]]] = field(default_factory=dict)
     """By function that was read: how often it stores each name, and which it declares global."""
     _names: dict[Key, frozenset[str]] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class Scopes:
     _unsure: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.roots = frozenset(self.tree.module_of(path).partition(".")[0] for path in self.paths)
         for path in self.paths:
             module = self.tree.parse(path)
             if module is None:
@@ -204,11 +207,6 @@ class Scopes:
     def is_import(self, path: str, node: ast.expr) -> bool:
         """Whether an expression begins with a name that its file imports."""
         return (dotted(node) or "").partition(".")[0] in self.imports.get(path, {})
-
-    @property
-    def roots(self) -> frozenset[str]:
-        """Top-level packages of the analysed files."""
-        return frozenset(self.tree.module_of(path).partition(".")[0] for path in self.paths)
 
     def function_of(self, absolute: str) -> Function | None:
         """The analysed function of a dotted name."""
