@@ -49,6 +49,8 @@ def document_uses(
             named = _IN_CODE.finditer(line) if _ABOUT_VARIABLES.search(line + heading) else ()
             for match in (*_ASSIGNED.finditer(line), *_ENTRY.finditer(line), *named):
                 name = next(filter(None, match.groups()))
+                if _is_of_another(name, line, commands):
+                    continue
                 yield _use(path, number, line, SettingKind.ENVIRONMENT, name, "documents")
             given = [line] if is_continued else [c["rest"] for c in command.finditer(line)]
             for match in (found for part in given for found in _FLAG.finditer(part)):
@@ -64,7 +66,14 @@ def _command(names: Collection[str]) -> re.Pattern[str]:
     """Where a line starts one of the programs, or a module of one of the packages, and what it is given."""
     known = "|".join(map(re.escape, sorted(names))) or "(?!)"
     before = r"(?:^[\s>$]*|[`;&|$]\s*|-m\s+|\w=\S*\s+)"
-    return re.compile(rf"{before}(?:{known})(?:\.[\w.]+)?\s(?P<rest>[^`]*)")
+    return re.compile(rf"{before}(?:{known})(?:\.[\w.]+)?\s(?P<rest>[^`|;&]*)")
+
+
+def _is_of_another(variable: str, line: str, commands: Collection[str]) -> bool:
+    """Whether a line names another project whose name the variable begins with."""
+    project = variable.partition("_")[0].lower()
+    words = re.findall(r"[a-z0-9]+", line.replace(variable, "").lower())
+    return project in words and project not in commands
 
 
 def _config_keys(path: str, text: str) -> Iterator[SettingUse]:

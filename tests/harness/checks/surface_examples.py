@@ -185,6 +185,10 @@ SWITCHES: dict[str, tuple[str, str]] = {
 """What must be said of each read."""
 
 DRIFTS: dict[str, tuple[str, Case]] = {
+    "variable of the own project beside another": (
+        "OWN_DEPTH",
+        Case(document=DOC + "OWN_DEPTH=3 rival start\n"),
+    ),
     "key that nothing documents": ("backend", Case(document="Nothing is said here.\n")),
     "documented key that no code reads": (
         "decode_mode",
@@ -234,6 +238,10 @@ DRIFTS: dict[str, tuple[str, Case]] = {
 """Each must fail, naming the setting."""
 
 AGREEING: dict[str, Case] = {
+    "flags and variables of other projects in a document": Case(
+        document=DOC + "`own run | other --fast`; `vllm serve m && rival start --rival-depth 3`\n"
+        "RIVAL_DEPTH=3 rival start --rival-fast\nRival reads the environment variable `RIVAL_MODE`.\n"
+    ),
     "read and documented": Case(),
     "variable read, tested and documented": Case(
         code=READ + 'import os\nFAST = os.getenv("OWN_FAST")\n',
