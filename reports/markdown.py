@@ -66,6 +66,7 @@ def _lines(view: ReportView) -> Iterator[str]:
         f"fasttrack {_text(h.harness_version)}",
         f"policy {_text(h.policy_version)}",
         f"bundle {_text(h.content_sha256)}",
+        *(() if view.ruling is not None else ("signed by nobody when this was written",)),
     ]
     yield ", ".join(facts)
     yield ""

@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 MAX_COMBINING_RUN = 2
 """Combining characters in a row that are shown as they are; more would paint over the lines around them."""
+MAX_WORD = 32
+"""Characters of a word that is left out rather than cut; a longer one is a path or a digest."""
 MAX_DIGITS = 8
 """Significant digits beyond which numbers count as equal."""
 
@@ -104,10 +106,15 @@ def visible(text: str, *, multiline: bool = False) -> str:
 
 
 def clip(shown: Shown, num_characters: int) -> Shown:
-    """`shown` cut to a length, with an ellipsis where something was cut."""
+    """`shown` cut to a length, with an ellipsis where something was cut: before a word or a number, not in one."""
     if len(shown.text) <= num_characters:
         return shown
-    return replace(shown, text=shown.text[: num_characters - 1].rstrip() + "…", is_part=True)
+    kept = shown.text[: num_characters - 1]
+    before = kept.rpartition(" ")[0]
+    word = shown.text[len(before) + 1 :].partition(" ")[0]
+    if before and len(before) + 1 + len(word) > len(kept) and len(word) <= MAX_WORD:
+        kept = before
+    return replace(shown, text=kept.rstrip() + "…", is_part=True)
 
 
 def format_number(value: float, num_digits: int = 3) -> str:

@@ -94,6 +94,28 @@ def test_nothing_sticks_out_at_any_width(
     assert wide <= width
 
 
+@pytest.mark.parametrize("name", ["undecided", "hostile", "recorded"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_first_screen_is_whole_on_a_phone(
+    browser: Browser, examples: dict[str, Path], tmp_path: Path, name: str, scheme: str
+) -> None:
+    folder = recorded(tmp_path) if name == "recorded" else examples[name]
+    page = open_page(browser, folder, (390, 844), scheme)
+    outside = page.evaluate(
+        "[...document.querySelectorAll('.top *, .screen *')].filter(e => e.checkVisibility()"
+        " && !e.closest('svg, thead') && e.getBoundingClientRect().right > 390).map(e => e.textContent)"
+    )
+    page.close()
+    assert outside == []
+
+
+def test_the_first_screen_says_that_nobody_had_signed(browser: Browser, examples: dict[str, Path]) -> None:
+    page = open_page(browser, examples["undecided"])
+    facts = page.locator(".top .facts").inner_text()
+    page.close()
+    assert "Signed by nobody when this was written" in " ".join(facts.split())
+
+
 @pytest.mark.parametrize("name", ["admit", "undecided", "reject", "error", "silent", "drills", "recorded"])
 def test_what_is_shown_what_is_not_and_what_to_ask_for_fit_on_one_screen(
     browser: Browser, examples: dict[str, Path], tmp_path: Path, name: str

@@ -78,3 +78,19 @@ def test_a_pointer_escapes_what_json_pointers_reserve() -> None:
 @given(st.text(st.sampled_from("a\u0337\u0361\u0301"), max_size=12))
 def test_at_most_two_marks_are_painted_over_one_letter(text: str) -> None:
     assert not re.search("[\u0337\u0361\u0301]{3}", visible(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "kept"),
+    [
+        ("a difference of +0.123 in all", 20, "a difference of…"),
+        ("a difference of 1,234,567.5", 20, "a difference of…"),
+        ("one two three", 8, "one two…"),
+        ("one two three", 9, "one two…"),
+        ("0123456789abcdef", 9, "01234567…"),
+        ("at " + "x" * 40, 20, "at " + "x" * 16 + "…"),
+        ("short", 5, "short"),
+    ],
+)
+def test_what_is_cut_is_cut_between_words_and_never_in_a_number(text: str, limit: int, kept: str) -> None:
+    assert clip(Shown(text=text, ref="r"), limit).text == kept
