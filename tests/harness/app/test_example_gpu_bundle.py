@@ -133,15 +133,18 @@ def with_other_way(record: AnyEvidence) -> AnyEvidence:
     """A step of 65 requests that replays the graph of a step of 64."""
     if not isinstance(record, ProbeEvidence):
         return record
-    at, full = (
-        next(i for i, s in enumerate(record.steps) if s.row.num_reqs == n and s.scenario == "batch_limit")
-        for n in (65, 64)
-    )
+    at, full = first_steps_of(record, 65, 64)
     row = record.steps[at].row
     taken = {
         name: getattr(record.steps[full + 1].row, name) for name in ("decisions", "ran", "graph_replayed")
     }
     return with_step(record, at, row=row.model_copy(update=taken))
+
+
+def first_steps_of(record: ProbeEvidence, *num_reqs: int) -> list[int]:
+    """Where the first step of so many requests is, each."""
+    found = [(i, s.row.num_reqs) for i, s in enumerate(record.steps) if s.scenario == "batch_limit"]
+    return [next(i for i, n in found if n == wanted) for wanted in num_reqs]
 
 
 def with_step(record: ProbeEvidence, at: int, **update: object) -> ProbeEvidence:

@@ -48,10 +48,7 @@ def with_fall_back(record: AnyEvidence) -> AnyEvidence:
     """A step of 64 requests that vLLM's own forward computes, decided as before."""
     if not isinstance(record, ProbeEvidence):
         return record
-    full, beyond = (
-        next(i for i, s in enumerate(record.steps) if s.row.num_reqs == n and s.scenario == "batch_limit")
-        for n in (64, 65)
-    )
+    full, beyond = recorded.first_steps_of(record, 64, 65)
     full += 1  # The first is the prefill.
     assert record.steps[full].row.graph_replayed
     row = record.steps[full].row.model_copy(update={"ran": record.steps[beyond].row.ran})
