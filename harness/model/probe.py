@@ -196,7 +196,11 @@ class HandoverStep(Record):
     caches: Distance
     """Cache rows of the tokens before."""
     num_bytes_beyond: dict[str, int]
-    """By cache layer: bytes that the arm's step wrote in its own blocks and the twin's did not."""
+    """By cache layer: bytes that the arm's step wrote in its own blocks and the twin's did not, other than what the
+    twin holds there."""
+    largest_beyond: dict[str, float] = Field(default_factory=dict)
+    """By cache layer: the largest difference of their numbers from the twin's, relative to the largest magnitude of the
+    row that each lies in. Of a layer that is not named it is not known."""
     num_bytes_between: dict[str, int]
     """By cache layer or block: bytes that changed on the arm since the forward call before, in pages that did not on
     the twin."""

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from harness.checks.joins.probes import find_handover, find_probe
+from harness.checks.joins.probes import find_handover, find_probe, formats_of
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import HandoverEvidence, ProbeEvidence
 from harness.model.finding import Finding, Measurement
 from harness.model.ledger import LedgerRow, Path, path_of
 from harness.model.manifest import Manifest, ScopeSection
-from harness.model.number_format import SINGLE
 from harness.model.policy import Policy
 from harness.model.probe import HandoverStep
 from harness.model.step_kind import StepKind, kind_of
@@ -96,11 +95,6 @@ _NOTHING_FAST = Ruling(
 def _is_fast(walked: WalkedStep) -> bool:
     """Whether specialised code ran in a step."""
     return walked.path not in (None, Path.BASELINE)
-
-
-def formats_of(handover: HandoverEvidence) -> set[str]:
-    """The coarsest number format of each engine that was compared."""
-    return {handover.formats.get(step.engine, SINGLE) for step in handover.steps}
 
 
 def decide_limit(limit: float, formats: Iterable[str], policy: Policy) -> Ruling | None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 
-from harness.checks.joins.probes import find_handover, find_probe
+from harness.checks.joins.probes import allowed_difference, find_handover, find_probe
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.evidence import HandoverEvidence, ProbeEvidence
@@ -18,6 +18,7 @@ from harness.model.words import Outcome, Principle, Tier
 
 FOREIGN = (Place.OTHER_SLOT, Place.OTHER_REQUEST, Place.FREE_SLOT)
 OUTSIDE_CACHE = (Place.BUFFER, Place.NEW_BUFFER)
+_ROWS, _BETWEEN = "rows of its own tokens", "between forward calls"
 _NO_NAME = "\0"
 """What nothing is called."""
 
@@ -60,13 +61,12 @@ class DeclaredWrites(BaseCheck):
             "declared layers": (decide_layers(steps, state), probe.id),
             "memory outside the cache": (decide_buffers(steps, state), probe.id),
         }
-        for name, decide in (
-            ("rows of its own tokens", decide_rows),
-            ("between forward calls", decide_between),
-        ):
-            rulings[name] = (
-                (handover, "") if isinstance(handover, Ruling) else (decide(handover, steps), handover.id)
-            )
+        if isinstance(handover, Ruling):
+            rulings |= dict.fromkeys((_ROWS, _BETWEEN), (handover, ""))
+        else:
+            limit = allowed_difference(context, handover)
+            rulings[_ROWS] = (decide_rows(handover, steps, limit), handover.id)
+            rulings[_BETWEEN] = (decide_between(handover, steps), handover.id)
         if silent:
             rulings["steps without a write"] = (decide_silent(silent), probe.id)
         return [
@@ -179,29 +179,47 @@ def _unless_wide(ruling: Ruling, wide: Sequence[str], advice: str) -> Ruling:
     )
 
 
-def decide_rows(handover: HandoverEvidence, steps: Sequence[ProbeStep]) -> Ruling:
-    """In its own cache blocks a specialised step writes no byte that the baseline's step does not write."""
+def decide_rows(handover: HandoverEvidence, steps: Sequence[ProbeStep], limit: float) -> Ruling:
+    """In its own cache blocks a specialised step writes no byte that the baseline's step does not write.
+
+    A word that the twin's step leaves alone may come to hold what the twin holds there, to within `limit` of the
+    largest in its row: the twin's step writes it, too, and happens to write what was there.
+    """
     keys = {_key(step) for step in steps}
     seen = [s for s in handover.steps if s.same_work and _key(s) in keys]
-    beyond = [s for s in seen if s.num_bytes_beyond]
-    details = tuple(
-        f"{s.engine}, {s.scenario}, step {s.position}: {size} bytes of {layer}"
-        for s in beyond
+    beyond = [
+        (s, layer, size)
+        for s in seen
         for layer, size in s.num_bytes_beyond.items()
-    )
+        if s.largest_beyond.get(layer, float("inf")) > limit
+    ]
     if beyond:
         return Ruling(
             outcome=Outcome.FAIL,
-            message=f"{len(beyond)} of {len(seen)} specialised steps wrote bytes of their own cache blocks that the "
-            "baseline's step does not write.",
+            message=f"{len({_key(s) for s, _, _ in beyond})} of {len(seen)} specialised steps wrote bytes of their own "
+            "cache blocks that the baseline's step does not write.",
             advice="Write the rows of the step's own tokens and nothing behind them.",
-            details=details,
+            details=tuple(
+                f"{s.engine}, {s.scenario}, step {s.position}: {size} bytes of {layer}"
+                + _how_far(s.largest_beyond.get(layer))
+                for s, layer, size in beyond
+            ),
         )
+    alike = sum(size for s in seen for size in s.num_bytes_beyond.values())
     return _not_compared(seen, steps) or Ruling(
         outcome=Outcome.PASS,
         message=f"{len(seen)} of {len(steps)} specialised steps were computed by the twin, too: they wrote no byte of "
-        "a cache block that the baseline's step does not write.",
+        "a cache block that the baseline's step does not write"
+        + (
+            f", but for {alike} that came to hold the twin's numbers, within {limit:g} of the row's largest."
+            if alike
+            else "."
+        ),
     )
+
+
+def _how_far(largest: float | None) -> str:
+    return "" if largest is None else f", {largest:.1e} of the row's largest from what the twin holds there"
 
 
 def decide_between(handover: HandoverEvidence, steps: Sequence[ProbeStep]) -> Ruling:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.checks.isolation.iso008_declared_writes import decide_between, decide_rows, specialised_steps
-from harness.checks.joins.probes import find_handover, find_probe
+from harness.checks.joins.probes import allowed_difference, find_handover, find_probe
 from harness.checks.joins.ruling import Ruling, finding_of
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.finding import Finding
@@ -38,5 +38,9 @@ class RowsOnAGpu(BaseCheck):
         if not steps:
             text = "No step that the twin was to compute, too, was specialised."
             return [self.finding(Outcome.INCONCLUSIVE, "rows", text, evidence=evidence)]
-        rulings = {"rows": decide_rows(handover, steps), "between steps": decide_between(handover, steps)}
+        limit = allowed_difference(context, handover)
+        rulings = {
+            "rows": decide_rows(handover, steps, limit),
+            "between steps": decide_between(handover, steps),
+        }
         return [finding_of(self, name, ruling, evidence) for name, ruling in rulings.items()]

@@ -15,6 +15,7 @@ from harness.model.evidence import (
     ProbeEvidence,
 )
 from harness.model.judgement import worst
+from harness.model.number_format import SINGLE
 from harness.model.words import Arm, Outcome, Tier
 
 PROBE = "probe"
@@ -46,6 +47,20 @@ def find_graphs(context: CheckContext, tier: Tier) -> CapturedPointersEvidence |
         need = f"{GRAPHS} of {Arm.CANDIDATE}"
         return missing_ruling(context.evidence, tier, "the candidate's captured graphs", need)
     return _void([found[-1].process], context) or found[-1]
+
+
+def allowed_difference(context: CheckContext, handover: HandoverEvidence) -> float:
+    """How far numbers of the cache may be from the twin's: as declared, and nowhere more than the policy allows in the
+    formats that were compared."""
+    state = context.manifest.state
+    declared = state.max_relative_difference if state is not None else 0.0
+    most = [context.policy.max_state_difference_in(name) or 0.0 for name in formats_of(handover)]
+    return min([declared, *most])
+
+
+def formats_of(handover: HandoverEvidence) -> set[str]:
+    """The coarsest number format of each engine that was compared."""
+    return {handover.formats.get(step.engine, SINGLE) for step in handover.steps}
 
 
 def _void(processes: Iterable[ArmEvidence], context: CheckContext) -> Ruling | None:

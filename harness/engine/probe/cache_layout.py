@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from harness.model.number_format import coarsest
 
 Mask = NDArray[np.bool_]
-_HUGE = float(np.finfo(np.float64).max)
+HUGE = float(np.finfo(np.float64).max)
+"""A difference that has no number."""
 _CODES = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "uint8", "int8")
 """Formats of one byte: where they lie is known; which numbers they stand for hangs on scales kept elsewhere."""
 _ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8} | dict.fromkeys(_CODES, 1)
@@ -46,6 +47,13 @@ class View:
         for entries, stride in zip(axes, self.stride, strict=True):
             total = (total[:, None] + entries * stride).ravel()
         return self.offset + total
+
+    @lru_cache(maxsize=256)  # noqa: B019
+    def span(self, window: tuple[int, int, int] | None = None) -> slice | NDArray[np.int64]:
+        """`elements`, as a slice where they lie one behind the other: their numbers are then read in place."""
+        elements = self.elements(window)
+        is_run = elements.size > 0 and bool((np.diff(elements) == 1).all())
+        return slice(int(elements[0]), int(elements[-1]) + 1) if is_run else elements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -127,7 +135,7 @@ def word_of(view: View, elements: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def numbers_of(
-    words: NDArray[np.int32], page: int, page_words: int, view: View, elements: NDArray[np.int64]
+    words: NDArray[np.int32], page: int, page_words: int, view: View, elements: slice | NDArray[np.int64]
 ) -> NDArray[Any]:
     """The numbers at `elements` of one page of a view, in the view's format; bfloat16 as float32.
 
@@ -147,24 +155,43 @@ def largest_difference(ours: NDArray[Any], theirs: NDArray[Any]) -> tuple[int, f
 
     A NaN or an infinity on one side only counts as the largest finite number.
     """
-    differing = ours.view(f"u{ours.itemsize}") != theirs.view(f"u{theirs.itemsize}")
-    count = int(differing.sum())
+    bits = f"u{ours.itemsize}"
+    count = int(np.count_nonzero(ours.view(bits) != theirs.view(bits)))
     if not count:
         return 0, 0.0
+    wide = np.promote_types(theirs.dtype, np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        gap, scale = _magnitude(np.subtract(ours, theirs, dtype=wide)), _magnitude(theirs)
+    if not (np.isfinite(gap) and np.isfinite(scale)):
+        gap, scale = _exactly(ours, theirs)
+    return count, min(gap / max(scale or 1.0, 1e-300), HUGE)
+
+
+def _magnitude(numbers: NDArray[Any]) -> float:
+    return max(float(numbers.max()), -float(numbers.min()))
+
+
+def _exactly(ours: NDArray[Any], theirs: NDArray[Any]) -> tuple[float, float]:
+    """Largest difference and largest finite number where some are not finite, or differ by more than their format."""
+    differing = ours.view(f"u{ours.itemsize}") != theirs.view(f"u{theirs.itemsize}")
     with np.errstate(invalid="ignore", over="ignore"):
         gaps = np.abs(ours[differing].astype(np.float64) - theirs[differing].astype(np.float64))
+    gaps[np.isnan(gaps)] = HUGE
     finite = theirs[np.isfinite(theirs)].astype(np.float64)
-    scale = float(np.max(np.abs(finite), initial=0.0)) or 1.0
-    gaps[np.isnan(gaps)] = _HUGE
-    return count, min(float(gaps.max()) / max(scale, 1e-300), _HUGE)
+    return float(gaps.max()), float(np.max(np.abs(finite), initial=0.0))
 
 
-def split_pages(where: NDArray[np.int32], page_words: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+def split_pages(where: NDArray[np.int32], page_words: int) -> Iterator[tuple[int, NDArray[np.int32]]]:
     """Each page that holds one of the words in `where`, which is sorted, with the words' offsets within it."""
+    for page, part in page_parts(where, page_words):
+        yield page, where[part] - np.int32(page * page_words)
+
+
+def page_parts(where: NDArray[np.int32], page_words: int) -> Iterator[tuple[int, slice]]:
+    """Each page that holds one of the words in `where`, which is sorted, with the part of `where` that does."""
     if where.size:
-        words = where.astype(np.int64)
-        pages = words // page_words
-        cuts = np.flatnonzero(np.diff(pages)) + 1
-        for part in np.split(words, cuts):
-            page = int(part[0]) // page_words
-            yield page, part - page * page_words
+        pages = np.arange(int(where[0]) // page_words, int(where[-1]) // page_words + 1, dtype=np.int64)
+        cuts = np.searchsorted(where, np.append(pages, pages[-1] + 1) * page_words).tolist()
+        for page, begin, end in zip(pages.tolist(), cuts[:-1], cuts[1:], strict=True):
+            if begin < end:
+                yield page, slice(begin, end)

@@ -11,10 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from harness.engine.probe.cache_layout import (
+    HUGE,
     CacheLayout,
     Mask,
     largest_difference,
     numbers_of,
+    page_parts,
     parse_layout,
     split_pages,
     word_of,
@@ -56,21 +58,25 @@ class _Gathered:
 class _Replay:
     """One arm's cache as it was at each moment."""
 
-    def __init__(self, layout: CacheLayout) -> None:
+    def __init__(self, layout: CacheLayout, *, keeps_written: bool = False) -> None:
         self.layout = layout
         self.words = [canary_words(size, layout.seed) for size in layout.num_words]
-        self.written = [np.zeros(size, dtype=np.bool_) for size in layout.num_words]
+        sizes = layout.num_words if keeps_written else [0] * len(layout.num_words)
+        self.written = [np.zeros(size, dtype=np.bool_) for size in sizes]
         """Words that a forward call has ever changed."""
-        self._by_owner = [np.zeros(size, dtype=np.bool_) for size in layout.num_words]
+        self._by_owner = [np.zeros(size, dtype=np.bool_) for size in sizes]
+        self._keeps_written = keeps_written
         self._owners: dict[int, str] = {}
 
     def apply(self, changes: Changes, *, by_forward: bool) -> None:
         """Makes the changes."""
         for storage, (where, values) in enumerate(changes):
-            self.words[storage][where] = values
-            if by_forward:
-                self.written[storage][where] = True
-                self._by_owner[storage][where] = True
+            for _, part in page_parts(where, self.layout.page_words[storage]):
+                at = _run_of(where[part])
+                self.words[storage][at] = values[part]
+                if by_forward and self._keeps_written:
+                    self.written[storage][at] = True
+                    self._by_owner[storage][at] = True
 
     def note_owners(self, owners: Mapping[int, tuple[str, int]]) -> None:
         """Forgets what was written in pages that have another owner now."""
@@ -84,6 +90,12 @@ class _Replay:
         """[page_words] which words of a page forward calls changed for its present owner."""
         page_words = self.layout.page_words[storage]
         return self._by_owner[storage][page * page_words : (page + 1) * page_words]
+
+
+def _run_of(where: NDArray[np.int32]) -> slice | NDArray[np.int32]:
+    """Rising indices, as a slice where none is left out."""
+    first, last = int(where[0]), int(where[-1])
+    return slice(first, last + 1) if last - first == where.size - 1 else where
 
 
 @dataclass(slots=True, kw_only=True)
@@ -101,8 +113,8 @@ class _Pair:
                 for view in layout.views[layer]:
                     # A layer with several tensors keeps its convolution window in the first.
                     is_window = view.index == 0 and len(layout.views[layer]) > 1
-                    elements = view.elements(layout.window_of(layer, our[2]) if is_window else None)
-                    theirs_at = view.elements(layout.window_of(layer, their[2]) if is_window else None)
+                    elements = view.span(layout.window_of(layer, our[2]) if is_window else None)
+                    theirs_at = view.span(layout.window_of(layer, their[2]) if is_window else None)
                     page = 1 if is_window else 0
                     gathered.add(
                         self._numbers(self.ours, layer, our[page], view.index, elements),
@@ -132,32 +144,44 @@ class _Pair:
 
     @staticmethod
     def _numbers(
-        replay: _Replay, layer: str, page: int, index: int, elements: NDArray[np.int64]
+        replay: _Replay, layer: str, page: int, index: int, elements: slice | NDArray[np.int64]
     ) -> NDArray[np.generic]:
         layout = replay.layout
         view = layout.views[layer][index]
         return numbers_of(replay.words[view.storage], page, layout.page_words[view.storage], view, elements)
 
-    def bytes_beyond(self, ours: Taken, theirs: Taken) -> dict[str, int]:
-        """By cache layer: bytes of its own blocks that our step changed, and that the twin neither changed in the
-        step nor for the same request before, as a row of a rejected draft is."""
-        layout, found = self.ours.layout, {}
+    def find_beyond(self, ours: Taken, theirs: Taken) -> tuple[dict[str, int], dict[str, float]]:
+        """By cache layer: bytes of its own blocks that our step changed, that the twin neither changed in the step
+        nor for the same request before, as a row of a rejected draft is, and that differ from what the twin holds
+        there; and how far their numbers are from the twin's.
+
+        A word that the twin overwrites with what it held is none that it changes: ours, in which the last bit was
+        another, is.
+        """
+        layout, found, gaps = self.ours.layout, dict[str, int](), dict[str, float]()
         assert ours[0].observed is not None and theirs[0].observed is not None
         for layer in ours[0].observed.history:
             storage = layout.storage_of(layer)
             page_words = layout.page_words[storage]
             their_words = dict(split_pages(theirs[2][storage][0], page_words))
-            our_words = dict(split_pages(ours[2][storage][0], page_words))
-            beyond = 0
+            our_words = dict(page_parts(ours[2][storage][0], page_words))
             for our, their in zip(
                 ours[0].observed.writable[layer], theirs[0].observed.writable[layer], strict=False
             ):
-                expected = self.theirs.written_by_owner(storage, their).copy()
-                expected[their_words.get(their, [])] = True
-                beyond += int((~expected[our_words.get(our, [])]).sum())
-            if beyond:
-                found[layer] = 4 * int(beyond)
-        return found
+                if (part := our_words.get(our)) is None:
+                    continue
+                at = ours[2][storage][0][part] - np.int32(our * page_words)
+                held = self.theirs.words[storage][their * page_words : (their + 1) * page_words]
+                is_beyond = ~self.theirs.written_by_owner(storage, their)[at]
+                is_beyond &= ~np.isin(at, their_words.get(their, []), assume_unique=True)
+                is_beyond &= ours[2][storage][1][part] != held[at]
+                if is_beyond.any():
+                    written = held.copy()
+                    written[at] = ours[2][storage][1][part]
+                    found[layer] = found.get(layer, 0) + 4 * int(is_beyond.sum())
+                    gap = _farthest(layout, layer, written, held, at[is_beyond])
+                    gaps[layer] = max(gaps.get(layer, 0.0), gap)
+        return found, gaps
 
     def bytes_between(self, ours: Taken, theirs: Taken) -> dict[str, int]:
         """By layer or block: bytes that changed on our side since the forward call before, in pages that the twin's
@@ -167,13 +191,40 @@ class _Pair:
         twins = _matching_pages(ours[0].observed, theirs[0].observed)
         for storage, (where, _) in enumerate(ours[1]):
             page_words = layout.page_words[storage]
-            known = {page for page, _ in split_pages(theirs[1][storage][0], page_words)}
-            for page, words in split_pages(where, page_words):
+            known = {page for page, _ in page_parts(theirs[1][storage][0], page_words)}
+            for page, part in page_parts(where, page_words):
                 if twins.get(page, page) not in known:
                     _, group = ours[0].observed.owners.get(page, ("", -1))
                     layers = layout.layers_in(storage, group) if group >= 0 else ()
-                    found[", ".join(layers) or f"block {page}"] += 4 * words.size
+                    found[", ".join(layers) or f"block {page}"] += 4 * (part.stop - part.start)
         return dict(found)
+
+
+def _farthest(
+    layout: CacheLayout,
+    layer: str,
+    ours: NDArray[np.int32],
+    theirs: NDArray[np.int32],
+    words: NDArray[np.int32],
+) -> float:
+    """The largest difference of the numbers in some words of a page, relative to the largest of the row that each lies
+    in: the entries along the last axis of the layer's tensor. Words of no row, or of one of zeros, differ by as much as
+    there is."""
+    left, largest = set(words.tolist()), 0.0
+    for view in layout.views[layer]:
+        elements = view.elements()
+        at = word_of(view, elements)
+        width = view.shape[-1]
+        for row in np.unique(np.flatnonzero(np.isin(at, words)) // width).tolist():
+            inside = elements[row * width : (row + 1) * width]
+            pair = [numbers_of(page, 0, len(page), view, inside) for page in (ours, theirs)]
+            is_named = np.isin(word_of(view, inside), words)
+            if not pair[1].any():
+                return HUGE
+            # What is not asked about is the twin's own.
+            largest = max(largest, largest_difference(np.where(is_named, *pair), pair[1])[1])
+            left.difference_update(word_of(view, inside).tolist())
+    return HUGE if left else largest
 
 
 def _matching_pages(ours: Observed, theirs: Observed) -> dict[int, int]:
@@ -190,7 +241,8 @@ def compare_engines(arm: Recording, twin: Recording, engine: str) -> Iterator[Ha
 
     Once the arms of a scenario do not compute the same any more, its later steps are marked so and not compared.
     """
-    ours, theirs = (_Replay(parse_layout(r.layouts[engine])) for r in (arm, twin))
+    ours = _Replay(parse_layout(arm.layouts[engine]))
+    theirs = _Replay(parse_layout(twin.layouts[engine]), keeps_written=True)
     pair = _Pair(ours=ours, theirs=theirs)
     scenarios = zip_longest(_by_scenario(arm, engine), _by_scenario(twin, engine))
     for our_steps, their_steps in scenarios:
@@ -222,14 +274,15 @@ def _compare_step(pair: _Pair, ours: Taken, theirs: Taken, in_step: bool) -> Han
     same_work = in_step and describe_work(step) == describe_work(twin_step)
     nothing = Distance(num_words=0, num_differing=0, largest=0.0)
     states, caches, other, gap = nothing, nothing, "", None
-    beyond, between = dict[str, int](), dict[str, int]()
+    beyond, between, gaps = dict[str, int](), dict[str, int](), dict[str, float]()
     if twin_step.observed is not None:
         pair.theirs.note_owners(twin_step.observed.owners)
     if same_work and step.observed is not None and twin_step.observed is not None:
         names = [step.names.get(r.request_id, "") for r in step.row.requests if r.num_computed_tokens]
         states = pair.compare_starts(step.observed, twin_step.observed, names)
         caches = pair.compare_history(step.observed, twin_step.observed, step)
-        beyond, between = pair.bytes_beyond(ours, theirs), pair.bytes_between(ours, theirs)
+        beyond, gaps = pair.find_beyond(ours, theirs)
+        between = pair.bytes_between(ours, theirs)
         other, gap = find_other_token(step, twin_step)
     pair.ours.apply(ours[2], by_forward=True)
     pair.theirs.apply(theirs[2], by_forward=True)
@@ -242,6 +295,7 @@ def _compare_step(pair: _Pair, ours: Taken, theirs: Taken, in_step: bool) -> Han
         states=states,
         caches=caches,
         num_bytes_beyond=beyond,
+        largest_beyond=gaps,
         num_bytes_between=between,
         other_token=other,
         top_gap=gap,

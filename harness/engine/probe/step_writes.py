@@ -42,7 +42,7 @@ def _page_writes(
     step: RecordedStep,
     storage: int,
     page: int,
-    offsets: NDArray[np.int64],
+    offsets: NDArray[np.int32],
     layout: CacheLayout,
     num_bytes: int,
 ) -> dict[Key, int]:
@@ -58,7 +58,8 @@ def _page_writes(
     ]
     if layers:
         name = layers[0]
-        inside = WORD_BYTES * int(layout.mask_of(name)[offsets].sum())
+        mask = layout.mask_of(name)
+        inside = num_bytes if mask.all() else WORD_BYTES * int(np.count_nonzero(mask[offsets]))
         found = {
             (name, Place.OWN_SLOT, owner): inside,
             (name, Place.BEYOND_TOKENS, owner): num_bytes - inside,

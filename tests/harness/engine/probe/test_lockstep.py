@@ -145,3 +145,48 @@ def test_an_arm_that_ends_a_scenario_early_leaves_its_later_steps_out(compare: C
     twin = (*STEPS[:2], replace(STEPS[2], scenario="t"))
     steps = compare(short, twin)
     assert [s.scenario for s in steps] == ["s", "t"]
+
+
+def in_rows(step: MadeStep, value: float, fourth: float) -> MadeStep:
+    """The step writes a whole row of its block; one word of it is told apart."""
+    row = {row_word(step.computed, word): value for word in range(16)}
+    return replace(step, writes={**step.writes, **row, row_word(step.computed, 4): fourth})
+
+
+def rewritten(ours: float, before: float = 2.0) -> tuple[list[MadeStep], list[MadeStep]]:
+    """A row that another request left; the twin writes the word `before` again, we write `ours`."""
+    other = {**OWNERS, "3": ["r9-x", 1]}
+    left = [replace(in_rows(step(2), 1.0, value), owners=other, scenario="before") for value in (1.0, before)]
+    row = in_rows(step(2), 2.0, before)
+    unchanged = {word: value for word, value in row.writes.items() if word != row_word(2, 4)}
+    return [left[0], in_rows(step(2), 2.0, ours)], [left[1], replace(row, writes=unchanged)]
+
+
+def test_a_word_that_the_twin_overwrites_with_what_it_held_is_told_with_how_far_ours_is(
+    compare: Compare,
+) -> None:
+    (_, found) = compare(*rewritten(2.01))
+    assert found.num_bytes_beyond == {ROWS: 4}
+    assert found.largest_beyond[ROWS] == pytest.approx(0.005, rel=1e-3)
+
+
+def test_a_word_that_comes_to_hold_what_the_twin_holds_is_not_beyond(compare: Compare) -> None:
+    assert compare(*rewritten(2.0))[1].num_bytes_beyond == {}
+
+
+def test_neighbours_that_are_zeroed_are_as_far_as_the_largest_of_their_row(compare: Compare) -> None:
+    kept = {row_word(3, word): 0.01 if word else 3.0 for word in range(16)}
+    first = replace(STEPS[0], writes={**STEPS[0].writes, **kept}, scenario="before")
+    first = replace(first, owners={**OWNERS, "3": ["r9-x", 1]})
+    zeros = dict.fromkeys(kept, 0.0)
+    far = replace(STEPS[1], writes={**STEPS[1].writes, **zeros})
+    found = compare((first, far), (first, STEPS[1]))[1]
+    assert (found.num_bytes_beyond, found.largest_beyond) == ({ROWS: 64}, {ROWS: 1.0})
+
+
+def test_nothing_is_near_a_row_of_zeros(compare: Compare) -> None:
+    zeros = {row_word(3, word): 0.0 for word in range(16)}
+    first = replace(STEPS[0], writes={**STEPS[0].writes, **zeros}, owners={**OWNERS, "3": ["r9-x", 1]})
+    far = replace(STEPS[1], writes={**STEPS[1].writes, row_word(3): 1e-30})
+    first = replace(first, scenario="before")
+    assert compare((first, far), (first, STEPS[1]))[1].largest_beyond[ROWS] > 1e300
