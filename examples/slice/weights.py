@@ -24,7 +24,7 @@ def register_loader() -> None:
 
 
 def fill(model: nn.Module, seed: int = 0) -> int:
-    """Overwrites all parameters but the packed experts, whose bytes vLLM has drawn; returns how many."""
+    """Overwrites all parameters, the packed experts too, which vLLM leaves as memory was; returns how many."""
     parameters = sorted(model.named_parameters())
     for index, (name, parameter) in enumerate(parameters):
         generator = torch.Generator(parameter.device).manual_seed(seed + index)
@@ -38,6 +38,8 @@ def _fill(name: str, weight: Tensor, generator: torch.Generator) -> None:
     if weight.dtype == torch.uint8:
         if "scale" in name:
             weight.fill_(_EXPERT_SCALE_CODE)
+        else:
+            weight.random_(0, 256, generator=generator)
         return
     noise = torch.randn(weight.shape, generator=generator, device=weight.device, dtype=torch.float32)
     if name.endswith(_NORMS):

@@ -10,6 +10,7 @@ from harness.engine.coverage_reader import read_coverage
 from harness.engine.ledger_reader import LedgerReading, read_ledger
 from harness.model.errors import EvidenceError
 from harness.model.evidence import ArmEvidence, CoverageEvidence, LedgerEvidence
+from harness.model.probe import DrawnWeights
 from harness.model.record import Record
 from harness.model.words import Arm, Tier
 
@@ -26,6 +27,8 @@ class ArmServerRecord(Record):
     additional_config: dict[str, str]
     ready_s: float | None
     """None until it is ready."""
+    weights: DrawnWeights | None = None
+    """None where a checkpoint holds them."""
     coverage_globs: tuple[str, ...]
     """None where no coverage was asked for."""
 
@@ -97,6 +100,7 @@ def _arm_evidence(
         ledger_notes=reading.notes,
         imported=reading.imported,
         modules=reading.modules,
+        weights=server.weights,
     )
 
 

@@ -63,6 +63,8 @@ class CpuRun:
     """The folder that the manifest's paths of data sets are relative to."""
     tasks_root: Path
     """The folder with the lm-eval tasks of the merge base."""
+    slice_weights: bytes | None = None
+    """The head commit's file that draws the slice's weights; None where the manifest names none, or it is missing."""
     slice_config: bytes | None = None
     """The head commit's `config.json` of the manifest's slice; None where it declares none, or has no such file."""
     own_tests: OwnTestsRun | None = None

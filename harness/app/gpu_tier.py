@@ -8,7 +8,7 @@ declares no deployment with a GPU leaves gaps for its candidate and its timings.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,16 @@ from harness.engine.probe.recording import Recording
 from harness.model.errors import EngineError, EvidenceError
 from harness.model.evidence import ArmEvidence, CapturedPointersEvidence, ProbeEvidence
 from harness.model.manifest import Manifest
-from harness.model.probe import LORA, ProbeEngine, ProbeEvent, ProbePlan, ProbeRequest, Scenario
+from harness.model.probe import (
+    DRAWN_FORMAT,
+    LORA,
+    ProbeEngine,
+    ProbeEvent,
+    ProbePlan,
+    ProbeRequest,
+    Scenario,
+    WeightsSource,
+)
 from harness.model.words import Arm, Tier
 
 GRAPHS = "graphs"
@@ -57,7 +66,6 @@ NUM_REPEATS = 8
 """How often base and head serve again what they are compared by: kernels that add in any order show here."""
 EAGER_TOKENS = 1024
 """A prompt of more tokens than any graph is captured for."""
-_DUMMY = ("--load-format", "dummy", "--skip-tokenizer-init")
 _MEMORY = ("--gpu-memory-utilization", "0.3")
 """Of the GPU, which the processes share; the cache of those that are compared is given outright below."""
 _COMPARED = (
@@ -77,6 +85,7 @@ def collect_gpu_tier(run: CpuRun) -> None:
             run.recorder.gap(Tier.GPU, need, no_gpu, broke=False)
     is_slice = run.manifest.models.slice is not None
     probes = replace(probe_run(run, run.workdir / (SLICE if is_slice else CHECKPOINT)), tier=Tier.GPU)
+    probes = replace(probes, weights=_weights_source(run))
     plans = plan_gpu(probes)
     try:
         if any("{model}" in engine.args for plan in plans.values() for engine in plan.engines):
@@ -91,12 +100,13 @@ def collect_gpu_tier(run: CpuRun) -> None:
         except BaseException:
             probes.kill()
             raise
-    candidate, twin = done.get("candidate"), done.get("twin")
-    if candidate is not None and twin is not None:
-        record_handover_on_a_gpu(probes, candidate.recording, twin)
+    compare = partial(_record_handover_of, probes, done)
     if run.sizes.timing_pairs and not no_gpu:
-        collect_gpu_timing(probes, partial(_served_args, run.manifest), num_pairs=run.sizes.timing_pairs)
-    elif not no_gpu:
+        args_of, num_pairs = partial(_served_args, run.manifest), run.sizes.timing_pairs
+        collect_gpu_timing(probes, args_of, num_pairs=num_pairs, meanwhile=compare)
+        return
+    compare()
+    if not no_gpu:
         run.recorder.gap(Tier.GPU, "timing", NOT_IN_PROFILE, broke=False)
 
 
@@ -111,8 +121,29 @@ def write_slice(run: CpuRun) -> Path:
         raise EngineError("no-slice-config", message, "see [models.slice] config in the manifest")
     folder = run.workdir / SLICE
     folder.mkdir(parents=True, exist_ok=True)
+    source = _weights_source(run)
+    if source is not None:
+        if run.slice_weights is None:
+            message = f"the head commit has no {source.name.partition(':')[0]}"
+            raise EngineError("no-slice-weights", message, "see [models.slice] weights in the manifest")
+        Path(source.file).write_bytes(run.slice_weights)
     (folder / "config.json").write_bytes(run.slice_config)
     return folder
+
+
+def _weights_source(run: CpuRun) -> WeightsSource | None:
+    """What draws the slice's weights, and where `write_slice` puts it."""
+    found = run.manifest.models.slice
+    if found is None or not found.weights:
+        return None
+    return WeightsSource(name=found.weights, file=str(run.workdir / "slice_weights.py"))
+
+
+def _record_handover_of(run: ProbeRun, done: Mapping[str, FinishedRun | None]) -> None:
+    candidate, twin = done.get("candidate"), done.get("twin")
+    if candidate is not None and twin is not None:
+        record_handover_on_a_gpu(run, candidate.recording, twin)
+        run.recorder.progress.say("compared the candidate's cache with the twin's")
 
 
 def record_handover_on_a_gpu(run: ProbeRun, candidate: Recording, twin: FinishedRun) -> None:
@@ -157,7 +188,12 @@ def plan_gpu(run: ProbeRun) -> dict[str, ProbePlan]:
     if has_model(manifest, run.base_path):
         # A class that the base lacks cannot be asked of it by name.
         opted_in = has_code(manifest, manifest.dispatch.specialized_code, run.base_path)
-        off.append(off_engine(manifest.gpu_model, _on_a_gpu((*_COMPARED, *_slice_args(manifest, opted_in)))))
+        off.append(
+            off_engine(
+                manifest.gpu_model,
+                _on_a_gpu((*_COMPARED, *_slice_args(manifest, "dummy", opted_in=opted_in))),
+            )
+        )
     off = [repeated(engine, NUM_REPEATS).model_copy(update={"watches_graphs": True}) for engine in off]
     engines: dict[str, Sequence[ProbeEngine]] = {"head": off, "base": off}
     if manifest.scope.nvidia_platforms:
@@ -168,6 +204,7 @@ def plan_gpu(run: ProbeRun) -> dict[str, ProbePlan]:
             engines=tuple(found),
             model_dir=str(run.model_dir),
             bystander_dir=str(run.workdir / "bystander"),
+            weights=None if name in ("head", "base") else run.weights,
         )
         for name, found in engines.items()
     }
@@ -254,8 +291,9 @@ def _served_args(manifest: Manifest, arm: Arm) -> tuple[str, ...]:
     if switch := additional_config(manifest, arm):
         args["--additional-config"] = json.dumps(switch)
     pairs = tuple(word for pair in args.items() for word in pair)
+    drawn = DRAWN_FORMAT if manifest.models.slice is not None and manifest.models.slice.weights else "dummy"
     captured = ("--cudagraph-capture-sizes", *map(str, _graph_sizes(manifest)))
-    return _on_a_gpu((*pairs, *_slice_args(manifest, opted_in=True), *model.engine_args, *captured))
+    return _on_a_gpu((*pairs, *_slice_args(manifest, drawn, opted_in=True), *model.engine_args, *captured))
 
 
 def graph_scenario(sizes: Sequence[int], most: int, max_model_len: int) -> Scenario:
@@ -294,11 +332,11 @@ def _every_size(prefix: str, sizes: Sequence[int], most: int, start: int) -> Ite
         yield ProbeEvent(before_step=start + most + 2 + index, add=(prompt,))
 
 
-def _slice_args(manifest: Manifest, opted_in: bool) -> tuple[str, ...]:
+def _slice_args(manifest: Manifest, load_format: str, *, opted_in: bool) -> tuple[str, ...]:
     found = manifest.models.slice
     if found is None:
         return ()
-    return (*_DUMMY, *(found.opt_in_args if opted_in else ()))
+    return ("--load-format", load_format, "--skip-tokenizer-init", *(found.opt_in_args if opted_in else ()))
 
 
 def _on_a_gpu(args: Sequence[str]) -> tuple[str, ...]:

@@ -50,7 +50,8 @@ class BlockSession:
             cache_dir=cache_of(run, SHARES_CACHE[arm]),
             env=ENGINE_ENV[Tier.GPU],
         )
-        self._server = BlockServer(self._spec, [a.replace("{model}", str(run.model_dir)) for a in args])
+        asked = [a.replace("{model}", str(run.model_dir)) for a in args]
+        self._server = BlockServer(self._spec, asked, weights=run.weights)
         self._failure = ""
         self._log_tail: tuple[str, ...] = ()
         self._was_killed = False
@@ -127,14 +128,22 @@ class BlockSession:
             command=self._server.command,
             additional_config=dict(self._spec.additional_config),
             ready_s=self._server.ready_s,
+            weights=self._server.weights,
             coverage_globs=(),
         )
 
 
-def collect_gpu_timing(run: ProbeRun, args_of: Callable[[Arm], Sequence[str]], *, num_pairs: int) -> None:
+def collect_gpu_timing(
+    run: ProbeRun,
+    args_of: Callable[[Arm], Sequence[str]],
+    *,
+    num_pairs: int,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> None:
     """Starts the arms side by side, times them by turns, and records cells, arms and ledgers.
 
-    Whatever ends it, no engine is left; one that does not start leaves a gap.
+    `meanwhile` is done while they start; nothing is timed before it has ended. Whatever ends it, no engine is left; one
+    that does not start leaves a gap.
     """
     folder = run.workdir.parent / FOLDER
     sessions = {arm: BlockSession(run, arm, args_of(arm), folder / arm.value) for arm in Arm}
@@ -150,9 +159,11 @@ def collect_gpu_timing(run: ProbeRun, args_of: Callable[[Arm], Sequence[str]], *
         run.recorder.progress.say(f"clocks and temperature are not recorded: {why_not}")
     run.recorder.progress.say("timing: starting three engines")
     try:
-        with ThreadPoolExecutor(len(sessions)) as pool:
+        with ThreadPoolExecutor(len(sessions) + 1) as pool:
+            other = pool.submit(meanwhile)
             try:
                 list(pool.map(start, sessions.values()))
+                other.result()
             except BaseException:
                 for session in sessions.values():
                     session.kill()

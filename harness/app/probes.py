@@ -31,7 +31,7 @@ from harness.model.evidence import (
 )
 from harness.model.ledger import CodeTargets
 from harness.model.manifest import Manifest
-from harness.model.probe import ProbePlan, ProbeStep
+from harness.model.probe import ProbePlan, ProbeStep, WeightsSource
 from harness.model.words import Arm, Tier
 
 
@@ -49,6 +49,8 @@ class ProbeRun:
     model_dir: Path
     workdir: Path
     tier: Tier = Tier.CPU
+    weights: WeightsSource | None = None
+    """What draws the weights of the slice."""
     processes: list[ProbeProcess] = field(default_factory=list)
     """Those that were begun, so that an ending run can kill them."""
 
@@ -267,6 +269,7 @@ def record_handover(run: ProbeRun, candidate: Recording, twin: Recording, proces
             twin=describe_process(process, twin, run),
             formats={name: format_of(twin.layouts[name]) for name in engines},
             steps=tuple(step for name in engines for step in compare_engines(candidate, twin, name)),
+            twin_engines=twin.engines,
         )
     )
 

@@ -315,6 +315,9 @@ def run_cpu_tier(
             data_root=options.change.repo,
             tasks_root=tasks_root,
             slice_config=None if found is None else question.repository.read(change.head, found.config),
+            slice_weights=question.repository.read(change.head, found.weights.partition(":")[0])
+            if found is not None and found.weights
+            else None,
             own_tests=own_tests_of(static_question(question), recorder, workdir / "own_tests"),
             sizes=SIZES[options.profile],
         )

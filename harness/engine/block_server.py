@@ -15,6 +15,7 @@ from harness.engine.request_id import make_request_id
 from harness.model.completion import Completer, CompletionRequest
 from harness.model.errors import EngineError
 from harness.model.evaluation import SuiteItem
+from harness.model.probe import DrawnWeights, WeightsSource
 
 DRIVER = "harness.engine.probe.block_driver"
 GREETING_S = 5.0
@@ -34,14 +35,19 @@ class BlockServer(DrivenProcess, Completer):
         spec: ArmSpec,
         args: Sequence[str],
         *,
+        weights: WeightsSource | None = None,
         program: Sequence[str] | None = None,
         ready_timeout_s: float = 900,
         answer_timeout_s: float = 120,
     ) -> None:
-        """`args` are the engine's; `program` is given the path of the plan; None runs the driver."""
+        """`args` are the engine's, `weights` what draws its weights where they ask for that; `program` is given the
+        path of the plan; None runs the driver."""
         public = tuple(arg.replace(str(spec.model_dir), "{model}") for arg in args)
         super().__init__(spec, DRIVER, json.dumps({"args": public}), program)
         self.ready_s: float | None = None
+        self.weights: DrawnWeights | None = None
+        """What it serves with, by its own word; None where a checkpoint holds them."""
+        self._source = weights
         self._args = tuple(args)
         self._ready_timeout_s = ready_timeout_s
         self._answer_timeout_s = answer_timeout_s
@@ -65,7 +71,9 @@ class BlockServer(DrivenProcess, Completer):
         folder.mkdir(parents=True, exist_ok=True)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             plan = folder / "plan.json"
-            plan.write_text(json.dumps({"args": self._args, "port": listener.getsockname()[1]}))
+            source = self._source.model_dump() if self._source is not None else None
+            asked = {"args": self._args, "port": listener.getsockname()[1], "weights": source}
+            plan.write_text(json.dumps(asked))
             try:
                 if self._is_ended or self.launch(str(plan)) is None:
                     raise self.error("blocks-start", "The engine's process could not be started.")
@@ -78,7 +86,9 @@ class BlockServer(DrivenProcess, Completer):
         deadline = time.monotonic() + self._ready_timeout_s
         listener.settimeout(0.2)
         while time.monotonic() < deadline:
-            if self._is_ended or self._program is None or not self._program.is_running:
+            if self._is_ended:
+                raise self.error("blocks-start", "The engine was stopped before it was ready.")
+            if self._program is None or not self._program.is_running:
                 raise self.error("blocks-start", "The engine died before it was ready.")
             try:
                 connection, _ = listener.accept()
@@ -97,6 +107,8 @@ class BlockServer(DrivenProcess, Completer):
         try:
             ready = json.loads(lines.readline())
             if ready["nonce"] == self.spec.nonce:
+                told = ready.get("weights")
+                self.weights = None if told is None else DrawnWeights.model_validate(told)
                 connection.settimeout(self._answer_timeout_s)
                 self._connection, self._lines = connection, lines
                 return float(ready["ready_s"])

@@ -18,6 +18,7 @@ from harness.model.ledger import ImportedFile, LedgerRow, TracerProof, stems_of
 from harness.model.own_tests import OwnTest, OwnTestFile
 from harness.model.probe import (
     CapturedGraph,
+    DrawnWeights,
     EngineSnapshot,
     HandoverStep,
     OwnershipLoss,
@@ -115,6 +116,9 @@ class ArmEvidence(EvidenceRecord):
     """Files of the subject's import roots that the worker imported."""
     modules: tuple[str, ...] = ()
     """Names of all modules below the subject's import roots that the worker imported."""
+    weights: DrawnWeights | None = None
+    """What a timed arm of the gpu tier served with; None where a checkpoint holds the weights. Those of a scripted
+    run stand with its engines."""
 
 
 RequestPart = tuple[int, int, int]
@@ -378,6 +382,8 @@ class HandoverEvidence(EvidenceRecord):
     """By engine: the coarsest format that the twin's model computes in or keeps its cache in, by PyTorch's name. Of an
     engine that is not named single precision is taken, which allows least."""
     steps: tuple[HandoverStep, ...]
+    twin_engines: tuple[ProbedEngine, ...] = ()
+    """The twin's, as they were started."""
 
 
 class DefaultOffEvidence(EvidenceRecord):

@@ -186,10 +186,13 @@ class PerformanceSection(Record):
 
 
 class SliceModel(ServedModel):
-    """A slice of the real model that one GPU can serve, with weights that vLLM draws, and the deployment around it."""
+    """A slice of the real model that one GPU can serve, with drawn weights, and the deployment around it."""
 
     config: str = Field(min_length=1)
     """The checkpoint's `config.json`: a file of the head commit."""
+    weights: str = Field(pattern=r"^$|^[\w./-]+\.py:\w+$", default="")
+    """`path.py:function` of the head commit: fills the loaded model with weights. The file stands alone. Empty: the
+    engine's dummy loader draws them."""
     opt_in_args: tuple[str, ...] = ()
     """Further arguments with which a deployment asks for the change's own class, switch on or off."""
     graph_batches: tuple[int, ...] = ()

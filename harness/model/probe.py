@@ -83,12 +83,39 @@ class ProbeEngine(Record):
     """Whether the scope declares such a deployment."""
 
 
+DRAWN_FORMAT = "fasttrack_drawn"
+"""vLLM's name for the load format whose weights a function of the head commit draws."""
+DUMMY_LOADER = "the engine's dummy loader"
+
+
+class WeightsSource(Record):
+    """The function that draws the weights."""
+
+    name: str
+    """As the manifest names it."""
+    file: str
+    """Where the head commit's file lies on this machine."""
+
+
+class DrawnWeights(Record):
+    """Weights that no checkpoint holds."""
+
+    by: str
+    """The function that drew them, or `DUMMY_LOADER`."""
+    source: str = ""
+    """The sha256 of the function's file; empty where the engine drew them."""
+    digest: str = ""
+    """Of the parameters, as the function left them; empty where the engine drew them."""
+
+
 class ProbePlan(Record):
     """What one probe process does, engine after engine."""
 
     engines: tuple[ProbeEngine, ...]
     model_dir: str
     bystander_dir: str = ""
+    weights: WeightsSource | None = None
+    """What draws the weights of engines that ask for them by their load format."""
 
 
 class Place(StrEnum):
@@ -155,6 +182,8 @@ class ProbedEngine(Record):
     ready_s: float
     caches_prefixes: bool
     """Whether later requests can reuse the cache of earlier ones."""
+    weights: DrawnWeights | None = None
+    """None where a checkpoint holds them."""
 
 
 class ScenarioResult(Record):

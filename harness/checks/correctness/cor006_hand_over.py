@@ -14,7 +14,7 @@ from harness.model.finding import Finding, Measurement
 from harness.model.ledger import LedgerRow, Path, path_of
 from harness.model.manifest import Manifest, ScopeSection
 from harness.model.policy import Policy
-from harness.model.probe import HandoverStep
+from harness.model.probe import DUMMY_LOADER, HandoverStep
 from harness.model.step_kind import StepKind, kind_of
 from harness.model.words import Outcome, Principle, Tier
 
@@ -52,6 +52,9 @@ class HandOver(BaseCheck):
         refused = decide_limit(limit, formats_of(handover), context.policy)
         if refused is not None:
             return [finding_of(self, "declared difference", refused, evidence)]
+        unlike = decide_weights(probe, handover)
+        if unlike is not None:
+            return [finding_of(self, "weights", unlike, evidence)]
         rows = {(s.engine, s.scenario, s.position): s.row for s in probe.steps}
         findings = []
         for (engine, scenario), steps in groupby(handover.steps, key=lambda s: (s.engine, s.scenario)):
@@ -95,6 +98,35 @@ _NOTHING_FAST = Ruling(
 def _is_fast(walked: WalkedStep) -> bool:
     """Whether specialised code ran in a step."""
     return walked.path not in (None, Path.BASELINE)
+
+
+def decide_weights(probe: ProbeEvidence, handover: HandoverEvidence) -> Ruling | None:
+    """Weights that let nothing be compared: other ones on the two sides, or the engine's dummy ones."""
+    compared = {step.engine for step in handover.steps}
+    ours, theirs = (
+        {e.name: e.weights for e in engines if e.name in compared}
+        for engines in (probe.engines, handover.twin_engines)
+    )
+    drawn = [w for found in (ours, theirs) for w in found.values() if w is not None]
+    if any(weights.by == DUMMY_LOADER for weights in drawn):
+        return Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message="The engine's dummy loader drew the weights: copies that weight loaders keep for the engine's own "
+            "kernels, and what is packed in whole numbers, are whatever memory held, so the twin is no baseline.",
+            advice="Name a function under [models.slice] weights that sets all that the loaders would.",
+        )
+    if drawn and ours != theirs:
+        return Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message=f"{drawn[0].by} did not give the candidate and its twin the same weights.",
+            advice="Draw from a seed, and leave nothing as memory was.",
+            details=tuple(
+                f"{name}: {side} {'from a checkpoint or not told' if w is None else w.digest}"
+                for side, found in (("candidate", ours), ("twin", theirs))
+                for name, w in sorted(found.items())
+            ),
+        )
+    return None
 
 
 def decide_limit(limit: float, formats: Iterable[str], policy: Policy) -> Ruling | None:

@@ -86,6 +86,13 @@ class DecodeSpeedup(BaseCheck):
                 text = "The arm's records do not count: " + "; ".join(text for text, _ in problems) + "."
                 details = [line for _, lines in problems for line in lines]
                 findings.append(self.finding(Outcome.ERROR, f"arm {arm}", text, details=details))
+        arms = [found for arm in Arm if (found := context.evidence.arm(arm, self.tier)) is not None]
+        if len({found.weights for found in arms}) > 1:
+            text = "The timed arms were not given the same weights."
+            told = [
+                f"{f.arm}: {f.weights.digest or f.weights.by if f.weights else 'none told'}" for f in arms
+            ]
+            findings.append(self.finding(Outcome.INCONCLUSIVE, "weights of the arms", text, details=told))
         return findings
 
 

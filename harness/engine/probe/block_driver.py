@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
+from harness.engine.probe.drawn_weights import describe_weights, offer_weights
 from harness.engine.probe.engine_start import inspect_models_here, start_engine
 from harness.engine.tracer import Tracer, active
 
@@ -111,12 +112,18 @@ def main() -> None:
         raise RuntimeError("a timed arm needs a tracer")
     inspect_models_here()
     started = time.monotonic()
+    drawer = offer_weights(plan.get("weights"))
     with graphs_followed(tracer):
         engine = start_engine(plan["args"])
         with socket.create_connection(("127.0.0.1", plan["port"])) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with connection.makefile("r", encoding="utf-8") as asked, connection.makefile("w") as answers:
-                ready = {"nonce": tracer.settings.nonce, "ready_s": round(time.monotonic() - started, 1)}
+                weights = drawer.describe(engine) if drawer is not None else describe_weights(engine)
+                ready = {
+                    "nonce": tracer.settings.nonce,
+                    "ready_s": round(time.monotonic() - started, 1),
+                    "weights": weights.model_dump() if weights is not None else None,
+                }
                 answers.write(json.dumps(ready) + "\n")
                 answers.flush()
                 BlockEngine(engine, answers).obey(asked)

@@ -190,8 +190,10 @@ def split_pages(where: NDArray[np.int32], page_words: int) -> Iterator[tuple[int
 def page_parts(where: NDArray[np.int32], page_words: int) -> Iterator[tuple[int, slice]]:
     """Each page that holds one of the words in `where`, which is sorted, with the part of `where` that does."""
     if where.size:
-        pages = np.arange(int(where[0]) // page_words, int(where[-1]) // page_words + 1, dtype=np.int64)
-        cuts = np.searchsorted(where, np.append(pages, pages[-1] + 1) * page_words).tolist()
-        for page, begin, end in zip(pages.tolist(), cuts[:-1], cuts[1:], strict=True):
+        pages = range(int(where[0]) // page_words, int(where[-1]) // page_words + 1)
+        # Of the same type: numpy would first convert all of `where` to another.
+        starts = np.array([page * page_words for page in pages], dtype=where.dtype)
+        cuts = [*np.searchsorted(where, starts).tolist(), where.size]
+        for page, begin, end in zip(pages, cuts[:-1], cuts[1:], strict=True):
             if begin < end:
                 yield page, slice(begin, end)

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
+from harness.engine.probe.drawn_weights import describe_weights, offer_weights
 from harness.engine.probe.engine_start import (
     REFUSALS,
     inspect_models_here,
@@ -306,6 +307,7 @@ def _gap(top: dict[int, Any]) -> float:
 def run_plan(plan: ProbePlan, records: Records, tracer: Tracer) -> None:
     """Every engine of the plan, one after the other."""
     inspect_models_here()
+    drawer = offer_weights(plan.weights.model_dump() if plan.weights is not None else None)
     for engine_plan in plan.engines:
         started = time.monotonic()
         args = list(_fill_in(engine_plan.args, plan))
@@ -313,18 +315,20 @@ def run_plan(plan: ProbePlan, records: Records, tracer: Tracer) -> None:
             try:
                 engine = start_engine(args)
             except REFUSALS as error:
-                if not engine_plan.may_refuse:
+                if not engine_plan.may_refuse or (drawer is not None and drawer.is_drawing):
                     raise
                 message = f"{type(error).__name__}: {error}".replace(plan.model_dir, "{model}")[:2000]
                 records.write(
                     "refusal", engine=engine_plan.name, within_scope=engine_plan.within_scope, message=message
                 )
                 continue
+            weights = drawer.describe(engine) if drawer is not None else describe_weights(engine)
             records.write(
                 "started",
                 name=engine_plan.name,
                 ready_s=round(time.monotonic() - started, 1),
                 caches_prefixes=bool(engine.vllm_config.cache_config.enable_prefix_caching),
+                weights=weights.model_dump() if weights is not None else None,
             )
             if tracer.coverage is not None:
                 tracer.coverage.switch(engine_plan.name)

@@ -18,7 +18,6 @@ from harness.engine.probe.cache_layout import (
     numbers_of,
     page_parts,
     parse_layout,
-    split_pages,
     word_of,
 )
 from harness.engine.probe.canary import canary_words
@@ -163,7 +162,7 @@ class _Pair:
         for layer in ours[0].observed.history:
             storage = layout.storage_of(layer)
             page_words = layout.page_words[storage]
-            their_words = dict(split_pages(theirs[2][storage][0], page_words))
+            their_words = dict(page_parts(theirs[2][storage][0], page_words))
             our_words = dict(page_parts(ours[2][storage][0], page_words))
             for our, their in zip(
                 ours[0].observed.writable[layer], theirs[0].observed.writable[layer], strict=False
@@ -173,7 +172,9 @@ class _Pair:
                 at = ours[2][storage][0][part] - np.int32(our * page_words)
                 held = self.theirs.words[storage][their * page_words : (their + 1) * page_words]
                 is_beyond = ~self.theirs.written_by_owner(storage, their)[at]
-                is_beyond &= ~np.isin(at, their_words.get(their, []), assume_unique=True)
+                if (their_part := their_words.get(their)) is not None:
+                    also = theirs[2][storage][0][their_part] - np.int32(their * page_words)
+                    is_beyond &= ~np.isin(at, also, assume_unique=True)
                 is_beyond &= ours[2][storage][1][part] != held[at]
                 if is_beyond.any():
                     written = held.copy()
@@ -217,12 +218,12 @@ def _farthest(
         width = view.shape[-1]
         for row in np.unique(np.flatnonzero(np.isin(at, words)) // width).tolist():
             inside = elements[row * width : (row + 1) * width]
-            pair = [numbers_of(page, 0, len(page), view, inside) for page in (ours, theirs)]
-            is_named = np.isin(word_of(view, inside), words)
-            if not pair[1].any():
+            our, their = (numbers_of(page, 0, len(page), view, inside) for page in (ours, theirs))
+            if not their.any():
                 return HUGE
             # What is not asked about is the twin's own.
-            largest = max(largest, largest_difference(np.where(is_named, *pair), pair[1])[1])
+            mixed = np.where(np.isin(word_of(view, inside), words), our, their)
+            largest = max(largest, largest_difference(mixed, their)[1])
             left.difference_update(word_of(view, inside).tolist())
     return HUGE if left else largest
 

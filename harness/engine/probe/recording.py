@@ -90,18 +90,26 @@ class Recording:
     def changes_of(self, engine: str) -> Iterator[tuple[Changes, Changes]]:
         """For each observed step of an engine: the changes before its forward call, and those of the call."""
         num_storages = len(self.layouts[engine]["num_words"])
-        with (self.folder / f"changes-{engine}.bin").open("rb") as file:
-            for step in self.steps_of(engine):
-                if step.observed is not None:
-                    yield _load(file, num_storages), _load(file, num_storages)
+        path = self.folder / f"changes-{engine}.bin"
+        # Not read but mapped: most of it is looked at once, a page at a time.
+        words = np.memmap(path, np.int32, mode="r") if path.stat().st_size else np.zeros(0, np.int32)
+        at = 0
+        for step in self.steps_of(engine):
+            if step.observed is not None:
+                before, at = _load(words, at, num_storages)
+                by_call, at = _load(words, at, num_storages)
+                yield before, by_call
 
 
-def _load(file: Any, num_storages: int) -> Changes:
+def _load(words: Words, at: int, num_storages: int) -> tuple[Changes, int]:
+    """The changes that begin at a word of the file, and the word after them."""
     found = []
     for _ in range(num_storages):
-        (count,) = np.fromfile(file, np.int64, 1)
-        found.append((np.fromfile(file, np.int32, count), np.fromfile(file, np.int32, count)))
-    return tuple(found)
+        count = int(words[at : at + 2].view(np.int64)[0])
+        where, values = words[at + 2 : at + 2 + count], words[at + 2 + count : at + 2 + 2 * count]
+        found.append((np.asarray(where), np.asarray(values)))
+        at += 2 + 2 * count
+    return tuple(found), at
 
 
 def read_recording(folder: Path, nonce: str) -> Recording:

@@ -39,7 +39,7 @@ from harness.model.evidence import (
     ProbeEvidence,
 )
 from harness.model.manifest import Manifest
-from harness.model.probe import ProbePlan
+from harness.model.probe import DRAWN_FORMAT, ProbePlan, WeightsSource
 from harness.model.words import Arm, Tier
 from harness.options import Profile
 from tests.harness.app.kept_records import Kept
@@ -48,6 +48,9 @@ ROOT = Path(__file__).resolve().parents[3]
 SLICED = load_manifest((ROOT / "fasttrack.toml").read_bytes())
 OURS = SLICED.model_copy(update={"models": SLICED.models.model_copy(update={"slice": None})})
 """Without the slice the gpu tier serves the miniature model."""
+
+
+WEIGHTS = b"def fill(model):\n    pass\n"
 
 
 def on(*platforms: str) -> Manifest:
@@ -98,7 +101,7 @@ lines = [json.dumps(r) + "\\n" for r in [*records, {"kind": "end"}]]
 
 def programs(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     """Puts a program in the driver's place, and times nothing."""
-    monkeypatch.setattr(gpu_tier, "collect_gpu_timing", lambda *_, **__: None)
+    monkeypatch.setattr(gpu_tier, "collect_gpu_timing", lambda *_, meanwhile, **__: meanwhile())
 
     def made(run: ProbeRun, name: str, plan: ProbePlan) -> ProbeProcess:
         process = new_process(run, name, plan)
@@ -148,12 +151,21 @@ def test_decode_is_timed_in_the_full_profile_and_a_gap_in_the_others(
     programs(monkeypatch, PROGRAM.replace("GRAPHS", "True"))
     asked: list[tuple[tuple[int, ...], int, set[str]]] = []
 
-    def timed(probes: ProbeRun, args_of: Callable[[Arm], Sequence[str]], *, num_pairs: int) -> None:
+    def timed(
+        probes: ProbeRun,
+        args_of: Callable[[Arm], Sequence[str]],
+        *,
+        num_pairs: int,
+        meanwhile: Callable[[], None],
+    ) -> None:
+        meanwhile()
         switches = {word for arm in Arm for word in args_of(arm) if "decode_backend" in word}
         asked.append((probes.manifest.performance.batches, num_pairs, switches))
 
     monkeypatch.setattr(gpu_tier, "collect_gpu_timing", timed)
-    collect_gpu_tier(replace(run, manifest=SLICED, slice_config=b"{}", sizes=SIZES[profile]))
+    collect_gpu_tier(
+        replace(run, manifest=SLICED, slice_config=b"{}", slice_weights=WEIGHTS, sizes=SIZES[profile])
+    )
     gaps = gaps_of(run)
     if profile == "full":
         both = {json.dumps({SLICED.switch.key: value}) for value in (SLICED.switch.on, SLICED.switch.off)}
@@ -253,12 +265,14 @@ def test_the_gpu_tier_serves_the_slice_within_its_own_scope_and_with_drawn_weigh
     run: CpuRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs(monkeypatch, PROGRAM.replace("GRAPHS", "True"))
-    collect_gpu_tier(replace(run, manifest=SLICED, slice_config=b"{}"))
+    collect_gpu_tier(replace(run, manifest=SLICED, slice_config=b"{}", slice_weights=WEIGHTS))
     assert (run.workdir / SLICE / "config.json").read_bytes() == b"{}"
     plan = ProbePlan.model_validate_json((run.workdir / "probes/candidate/plan.json").read_bytes())
     args = " ".join(plan.engines[0].args)
     assert f"--max-num-seqs {SLICED.at(Tier.GPU).scope.max_batch + 1} " in args
-    assert "--load-format dummy" in args and "KimiK3SpecializedForCausalLM" in args
+    assert f"--load-format {DRAWN_FORMAT}" in args and "KimiK3SpecializedForCausalLM" in args
+    assert plan.weights is not None and Path(plan.weights.file).read_bytes() == WEIGHTS
+    assert plan.weights.name == "examples/slice/weights.py:fill"
     assert args.endswith("--cudagraph-capture-sizes 1 2 4 8 16 32 64")
 
 
@@ -266,6 +280,26 @@ def test_a_slice_whose_file_the_head_lacks_is_a_gap_that_broke(run: CpuRun) -> N
     collect_gpu_tier(replace(run, manifest=SLICED))
     gap = gaps_of(run)["tier gpu"]
     assert gap.broke and "examples/slice/rank-slice.json" in gap.reason
+
+
+def test_weights_that_the_head_lacks_are_a_gap_that_broke(run: CpuRun) -> None:
+    collect_gpu_tier(replace(run, manifest=SLICED, slice_config=b"{}"))
+    gap = gaps_of(run)["tier gpu"]
+    assert gap.broke and "examples/slice/weights.py" in gap.reason
+
+
+def test_both_sides_of_a_comparison_ask_for_the_same_weights_and_base_and_head_for_the_engines(
+    run: CpuRun,
+) -> None:
+    source = WeightsSource(name="w.py:fill", file="w.py")
+    plans = plan_gpu(replace(probes_of(run, SLICED.at(Tier.GPU)), weights=source))
+    formats = {
+        name: {e.args[e.args.index("--load-format") + 1] for e in plan.engines if "{model}" in e.args}
+        for name, plan in plans.items()
+    }
+    assert formats["candidate"] == formats["twin"] == {DRAWN_FORMAT}
+    assert plans["candidate"].weights == plans["twin"].weights == source
+    assert formats["head"] | formats["base"] <= {"dummy"} and plans["head"].weights is None
 
 
 @pytest.mark.parametrize("has_class", [False, True])

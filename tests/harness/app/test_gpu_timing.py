@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +29,7 @@ from harness.model.evidence import (
 )
 from harness.model.finding import Finding
 from harness.model.manifest import Claim, Manifest, PerformanceSection
+from harness.model.probe import DrawnWeights
 from harness.model.words import Arm, Outcome, Tier
 from tests.harness.app.kept_records import Kept
 from tests.harness.app.test_gpu_tier import MANIFEST as OURS
@@ -226,3 +228,44 @@ def test_a_cell_whose_servers_ledger_is_gone_proves_nothing(
 ) -> None:
     records = [r for r in collected(run, monkeypatch) if r.kind != "ledger"]
     assert len(unproven(evidence_set(records))) == 4
+
+
+def test_what_is_done_while_the_arms_start_has_ended_before_anything_is_timed(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[bool] = []
+    ended: list[int] = []
+    collect = gpu_timing.collect_timing
+
+    def watched(*arguments: object, **more: object) -> None:
+        timed.append(bool(ended))
+        collect(*arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(gpu_timing, "collect_timing", watched)
+    programs(monkeypatch, {}, imported=IMPORTED, step_s=0.002)
+
+    def slow() -> None:
+        time.sleep(3)
+        ended.append(1)
+
+    collect_gpu_timing(run, args_of, num_pairs=5, meanwhile=slow)
+    assert timed == [True]
+
+
+def test_timed_arms_with_other_weights_decide_nothing(run: ProbeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    evidence = collected(run, monkeypatch)
+    drawn = DrawnWeights(by="weights.py:fill", source=SHA, digest="1")
+
+    def findings_with(candidate: DrawnWeights | None) -> dict[str, Finding]:
+        records = [
+            r.model_copy(update={"weights": candidate if r.arm is Arm.CANDIDATE else drawn})
+            if isinstance(r, ArmEvidence)
+            else r
+            for r in evidence
+        ]
+        return findings_of(evidence_set(records))
+
+    for other in (None, drawn.model_copy(update={"digest": "2"})):
+        found = findings_with(other)
+        assert {s: f.outcome for s, f in found.items()} == {"weights of the arms": Outcome.INCONCLUSIVE}
+    assert "weights of the arms" not in findings_with(drawn)

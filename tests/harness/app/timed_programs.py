@@ -93,8 +93,8 @@ def programs(
     program = PROGRAM.replace("BEHAVIOUR", repr(dict(behaviour)))
     program = program.replace("IMPORTED", repr(imported)).replace("STEP_S", repr(step_s))
 
-    def made(spec: Any, args: Any) -> BlockServer:
+    def made(spec: Any, args: Any, **more: Any) -> BlockServer:
         command = (sys.executable, "-S", "-c", program)
-        return BlockServer(spec, args, program=command, ready_timeout_s=60, answer_timeout_s=20)
+        return BlockServer(spec, args, program=command, ready_timeout_s=60, answer_timeout_s=20, **more)
 
     monkeypatch.setattr(gpu_timing, "BlockServer", made)
