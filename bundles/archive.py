@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase, BytesIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Self
 
 from bundles.error import BundleError
@@ -123,13 +123,16 @@ class _Counted(BufferedIOBase):
 
 def _unpack_members(tar: tarfile.TarFile, folder: Path) -> None:
     seen = Seen()
-    num_files = 0
+    num_files, folders = 0, {PurePosixPath()}
     for member in tar:
         if not member.isreg() or member.issparse():
             message = f"{member.name!r} is not a plain file."
             raise BundleError("bundle-link", "", message, "A bundle holds plain files only: pack it again.")
         seen.add(member.name, member.size)
         num_files += 1
+        # A header names its folders without a member of their own.
+        folders.update(PurePosixPath(member.name).parents)
+        check_limits(num_files + len(folders) - 1, 0)
         target = folder / member.name
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bundles.contents import Bundle
 from bundles.error import BundleError
@@ -57,13 +57,19 @@ def name_of(record: AnyEvidence) -> str:
 
 def name_cells(records: Sequence[AnyEvidence]) -> dict[str, AnyEvidence]:
     """Every record by its name, in recorded order; of records with one name the later ones are numbered."""
-    cells: dict[str, AnyEvidence] = {}
-    for record in records:
-        name, number = name_of(record), 1
-        while (numbered := name if number == 1 else f"{name}#{number}") in cells:
+    return dict(zip(numbered(map(name_of, records)), records, strict=True))
+
+
+def numbered(names: Iterable[str]) -> tuple[str, ...]:
+    """The names, each once: what is called as an earlier one gets a number."""
+    found: dict[str, None] = {}
+    for name in names:
+        once, number = name, 1
+        while once in found:
             number += 1
-        cells[numbered] = record
-    return cells
+            once = f"{name}#{number}"
+        found[once] = None
+    return tuple(found)
 
 
 def find_cells(bundle: Bundle, wanted: str) -> dict[str, AnyEvidence]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from bundles.contents import Bundle
 from harness.model.finding import Measurement
 from harness.model.judgement import Judgement
-from harness.model.words import Outcome
 
 Cell = tuple[str, str]
 """(check, subject of the finding)."""
@@ -41,18 +40,18 @@ def compare_bundles(left: Bundle, right: Bundle) -> tuple[tuple[CellDifference, 
 
 
 def _cells(judgement: Judgement) -> dict[tuple[Cell, str], str]:
-    outcomes: dict[tuple[Cell, str], list[Outcome]] = {}
-    numbers: dict[tuple[Cell, str], str] = {}
+    found: dict[tuple[Cell, str], list[str]] = {}
     for finding in judgement.findings:
         cell = (finding.check, finding.subject)
-        outcomes.setdefault((cell, ""), []).append(finding.outcome)
+        found.setdefault((cell, ""), []).append(str(finding.outcome))
         for measurement in finding.measurements:
-            numbers[cell, measurement.name] = _number(measurement)
-    return {key: ", ".join(sorted(found)) for key, found in outcomes.items()} | numbers
+            found.setdefault((cell, measurement.name), []).append(_number(measurement))
+    return {key: ", ".join(sorted(texts)) for key, texts in found.items()}
 
 
 def _number(measurement: Measurement) -> str:
-    text = f"{measurement.estimate:.4g}"
-    if measurement.ci_low is not None and measurement.ci_high is not None:
-        text += f" [{measurement.ci_low:.4g}, {measurement.ci_high:.4g}]"
-    return f"{text} {measurement.unit}, n={measurement.n}"
+    """Every digit: numbers that differ at all are not the same."""
+    m = measurement
+    bounds = [] if m.ci_low is None and m.ci_high is None else [f"[{m.ci_low}, {m.ci_high}]"]
+    margin = [] if m.margin is None else [f"margin {m.margin}"]
+    return f"{' '.join([str(m.estimate), *bounds, m.unit, *margin])}, n={m.n}"

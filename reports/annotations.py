@@ -63,7 +63,7 @@ def _command(level: Level, text: str, *, title: str, finding: OpenFinding | None
     properties: list[tuple[str, str]] = []
     if finding is not None and finding.place is not None:
         place = finding.place
-        properties.append(("file", _name_of(place.path)))
+        properties.append(("file", name_of_file(place.path)))
         if place.line:
             properties += [("line", str(place.line)), ("endLine", str(max(place.end_line or 0, place.line)))]
     properties.append(("title", _cut(title, _MAX_TITLE)))
@@ -71,8 +71,8 @@ def _command(level: Level, text: str, *, title: str, finding: OpenFinding | None
     return f"::{level} {joined}::{_escape(_cut(text, _MAX_TEXT), _IN_TEXT)}"
 
 
-def _name_of(path: str) -> str:
-    """The file as the runner knows it; a name that is no text, or would steer a terminal, stays as evidence has it."""
+def name_of_file(path: str) -> str:
+    """The file as GitHub knows it; a name that is no text, or would steer a terminal, stays as evidence has it."""
     name = unescape_path(path).decode("utf-8", errors="replace")
     return name if "\ufffd" not in name and name.replace("\n", "").isprintable() else visible(path)
 

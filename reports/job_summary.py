@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from reports.markdown import escape_markdown, render_markdown
 from reports.marks import MARKS
 from reports.open_findings import OpenFinding, open_findings
+from reports.shown import visible
 from reports.view import ReportView
 
 MAX_BYTES = 1_000_000
@@ -39,7 +40,8 @@ def _rows(found: tuple[OpenFinding, ...]) -> Iterator[str]:
         mark = MARKS[finding.outcome]
         need = "" if finding.required else ", advisory"
         place = finding.place
-        where = "" if place is None else place.path + (f":{place.line}" if place.line is not None else "")
+        line = f":{place.line}" if place is not None and place.line is not None else ""
+        where = "" if place is None else visible(place.path) + line
         what = f"{finding.message} {finding.advice}"
         cells = (
             escape_markdown(finding.check, _MAX_CELL),

@@ -226,7 +226,7 @@ def diff(options: CombineOptions) -> CommandResult:
         f"{d.check} {d.subject}{f' ({d.number})' if d.number else ''}: {d.left or '-'} -> {d.right or '-'}"
         for d in differences
     ]
-    return CommandResult(text="\n".join(lines), exit_code=code)
+    return CommandResult(text="\n".join(map(visible, lines)), exit_code=code)
 
 
 def merge(options: CombineOptions) -> CommandResult:

@@ -14,6 +14,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from bundles.archive import opened
+from bundles.cells import numbered
 from bundles.error import BundleError
 from bundles.files import read_file
 from bundles.keys import PublicKey
@@ -67,11 +68,12 @@ def rule(options: GateOptions) -> Ruling:
     problems: list[tuple[str, Finding]] = []
     with ExitStack() as stack:
         stack.enter_context(collector_paused())
-        for place in options.bundles:
-            part, found = _read_part(place, stack, terms, now, options.sigstore_root)
+        names = numbered(place.name for place in options.bundles)
+        for name, place in zip(names, options.bundles, strict=True):
+            part, found = _read_part(name, place, stack, terms, now, options.sigstore_root)
             parts += [part] if part else []
-            refused += [] if part else [place.name]
-            problems += [(place.name, difference_finding(difference)) for difference in found]
+            refused += [] if part else [name]
+            problems += [(name, difference_finding(difference)) for difference in found]
     waivers, bad_waivers = _read_waivers(options.waivers)
     ruled = None
     if not problems:
@@ -92,7 +94,7 @@ def rule(options: GateOptions) -> Ruling:
 
 
 def _read_part(
-    place: Path, stack: ExitStack, terms: Question, now: datetime, sigstore_root: Path | None
+    name: str, place: Path, stack: ExitStack, terms: Question, now: datetime, sigstore_root: Path | None
 ) -> tuple[Part | None, list[Difference]]:
     try:
         folder = stack.enter_context(opened(place))
@@ -108,7 +110,7 @@ def _read_part(
     if not (result.intact or result.judged_by_others):
         return None, [*misfits, *result.differences]
     part = Part(
-        name=place.name,
+        name=name,
         bundle=bundle,
         signers=tuple(a.signer for a in result.attestations),
         judged_by_others=result.judged_by_others,
@@ -152,7 +154,7 @@ def _rule(
         waivers, terms.policy.trust, head=terms.change.head, today=today, open_checks=open_checks
     )
     waived = {r.waiver.check for r in ruled if not r.refusal}
-    verdicts = [decide_verdict([_without(summary, waived) for summary in j.checks]) for j in judged]
+    verdicts = [_decide_without(judgement, waived) for judgement in judged]
     worst = min(range(len(judged)), key=lambda i: _WORST_FIRST.index(verdicts[i][0]))
     verdict, reason = verdicts[worst]
     lines = [f"{', '.join(part.name for part in parts)}: {verdict}: {reason}"]
@@ -187,6 +189,13 @@ def _rule(
         trust=trust,
         judged=Judged(question=terms, records=evidence[worst], judgement=judged[worst], first=bundles[0]),
     )
+
+
+def _decide_without(judgement: Judgement, waived: set[str]) -> tuple[Verdict, str]:
+    required = {summary.check for summary in judgement.checks if summary.required}
+    if required and required <= waived:
+        return Verdict.UNDECIDED, "Every check that the policy requires is waived, so nothing is shown."
+    return decide_verdict([_without(summary, waived) for summary in judgement.checks])
 
 
 def _without(summary: CheckSummary, waived: set[str]) -> CheckSummary:

@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.github.limits import MAX_ANNOTATION_BYTES, MAX_ANNOTATIONS, MAX_TITLE, cut_line
 from harness.model.words import ExitCode, Outcome, Verdict
+from reports.annotations import name_of_file
 from reports.markdown import escape_markdown, render_markdown
 from reports.open_findings import OpenFinding, open_findings
 from reports.shown import visible
@@ -109,7 +110,7 @@ def _annotation(finding: OpenFinding) -> dict[str, Any]:
     said = finding.message if finding.outcome is Outcome.FAIL else f"{finding.word}: {finding.message}"
     text = f"{said}\n{finding.advice}" if finding.advice else said
     return {
-        "path": place.path,
+        "path": name_of_file(place.path),
         "start_line": line,
         "end_line": max(place.end_line or line, line),
         "annotation_level": "failure" if is_failure else "warning",

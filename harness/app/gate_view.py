@@ -20,6 +20,7 @@ from bundles.layout import (
     evidence_path,
 )
 from harness.app.gate_json import gate_document, render_gate_json
+from harness.app.intact import require_outside
 from harness.app.judging import check_help
 from harness.app.ruling import Judged, Ruling
 from harness.model.errors import ConfigurationError
@@ -43,8 +44,9 @@ def write_gate_folder(ruling: Ruling, folder: Path) -> None:
     It is no bundle: the report shows what came after the bundles.
 
     Raises:
-        ConfigurationError: the folder holds something.
+        ConfigurationError: the folder holds something, or lies in a bundle.
     """
+    require_outside(folder)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ConfigurationError("out-not-empty", f"{folder} is not empty.", "Give a new folder with --out.")
     write_atomic(folder / GATE_JSON, render_gate_json(ruling).encode("utf-8") + b"\n")

@@ -121,24 +121,24 @@ class _Commits:
 
 
 def _find_expired(bundle: Bundle, terms: Question, now: datetime) -> list[Difference]:
+    """One difference where a record is too old for the policy; whatever the policy, where its time cannot be."""
     days = terms.policy.trust.max_age_days
-    if days is None:
-        return []
     found = []
     for record in bundle.records:
         try:
             age = now - datetime.fromisoformat(record.recorded_at)
         except (ValueError, TypeError):
-            text = f"It holds a record of no readable time: {record.recorded_at!r}."
-            return [Difference(slug="bundle-expired", where="evidence", message=text)]
+            return [_expired(f"It holds a record of no readable time: {record.recorded_at!r}.")]
         found.append((age, record.recorded_at))
     if not found:
-        return [Difference(slug="bundle-expired", where="evidence", message="It holds no record.")]
+        return [_expired("It holds no record.")]
     (newest, newest_time), (oldest, oldest_time) = min(found), max(found)
-    if oldest > timedelta(days=days):
-        text = f"Its oldest record is of {oldest_time}; the policy takes {days} days."
-        return [Difference(slug="bundle-expired", where="evidence", message=text)]
     if newest < timedelta(days=-1):
-        text = f"It holds a record from the future, {newest_time}."
-        return [Difference(slug="bundle-expired", where="evidence", message=text)]
+        return [_expired(f"It holds a record from the future, {newest_time}.")]
+    if days is not None and oldest > timedelta(days=days):
+        return [_expired(f"Its oldest record is of {oldest_time}; the policy takes {days} days.")]
     return []
+
+
+def _expired(text: str) -> Difference:
+    return Difference(slug="bundle-expired", where="evidence", message=text)

@@ -172,6 +172,13 @@ def test_very_many_small_files_end_at_the_limit(
     assert slug_of(lambda: list_files(folder)) == "bundle-too-many-files"
 
 
+def test_folders_count_before_they_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "MAX_FILES", 10)
+    deep = make_archive(tmp_path / "d.tar.gz", *(plain(f"raw/a{i}/b/c") for i in range(4)))
+    assert slug_of(lambda: unpack(deep, tmp_path / "out")) == "bundle-too-many-files"
+    assert len(list((tmp_path / "out").rglob("*"))) <= 10
+
+
 def test_a_folder_that_is_too_large_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_TOTAL_BYTES", 100)
     assert slug_of(lambda: list_files(folder)) == "bundle-too-large"

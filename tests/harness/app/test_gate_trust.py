@@ -281,9 +281,33 @@ def test_one_record_of_another_time_is_enough_to_refuse_all(
     assert at_gate(repo, dated, policy=policy_text(trust="max_age_days = 3")).exit_code is ExitCode.HARNESS
 
 
-def test_evidence_without_a_readable_time_is_refused(repo: Path, bundle: Path, tmp_path: Path) -> None:
-    dated = rebuilt(bundle, tmp_path / "dated", recorded_at="yesterday")
-    assert at_gate(repo, dated, policy=policy_text(trust="max_age_days = 3")).exit_code is ExitCode.HARNESS
+@pytest.mark.parametrize("time", ["yesterday", "2026-11-30T12:00:00", "2999-01-01T00:00:00Z"])
+def test_a_time_that_cannot_be_is_refused_whatever_the_age_that_counts(
+    repo: Path, bundle: Path, tmp_path: Path, time: str
+) -> None:
+    dated = rebuilt(bundle, tmp_path / "dated", recorded_at=time)
+    for trust in ("", "max_age_days = 3"):
+        result = at_gate(repo, dated, policy=policy_text(trust=trust))
+        assert result.exit_code is ExitCode.HARNESS and "bundle-expired" in result.text
+
+
+def test_without_an_age_that_counts_old_evidence_does(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    dated = rebuilt(bundle, tmp_path / "dated", recorded_at="2001-01-01T00:00:00Z")
+    assert at_gate(repo, dated, policy=policy_text()).exit_code is ExitCode.ADMIT
+
+
+def test_two_bundles_of_one_name_are_told_apart(repo: Path, bundle: Path, tmp_path: Path) -> None:
+    other = rebuilt(bundle, tmp_path / "other" / bundle.name)
+    text = at_gate(repo, bundle, other, policy=policy_text()).text
+    assert f"\n{bundle.name}: tiers static" in text and f"\n{bundle.name}#2: tiers static" in text
+    (other / "report.html").write_text("x")
+    assert f"{bundle.name}#2: report.html" in at_gate(repo, bundle, other, policy=policy_text()).text
+
+
+def test_the_gate_writes_nothing_into_a_bundle(repo: Path, bundle: Path) -> None:
+    with pytest.raises(ConfigurationError, match="lies in a bundle"):
+        at_gate(repo, bundle, policy=policy_text(), out=bundle / "gate")
+    assert not (bundle / "gate").exists()
 
 
 GPU_REQUIRED = 'gpu = ["PERF002"]'
@@ -342,6 +366,15 @@ def test_a_waiver_outside_its_bounds_is_refused_and_shown(
     waiver = write_waiver(tmp_path, repo, **options)  # type: ignore[arg-type]
     result = at_gate(repo, bundle, policy=policy_text(), waivers=(waiver,))
     assert "waiver refused" in result.text and reason in result.text
+
+
+def test_where_every_required_check_is_waived_nothing_is_shown_and_the_reason_says_so(
+    repo: Path, bundle: Path, tmp_path: Path
+) -> None:
+    policy = policy_text(required=GPU_REQUIRED).replace('static = ["ISO001"]\n', "")
+    policy = policy.replace('may_waive = ["ISO001"]', 'may_waive = ["PERF002"]')
+    result = at_gate(repo, bundle, policy=policy, waivers=(write_waiver(tmp_path, repo, check="PERF002"),))
+    assert result.exit_code is ExitCode.UNDECIDED and "requires is waived, so nothing is shown" in result.text
 
 
 def test_an_altered_waiver_leaves_nothing_to_decide_on(repo: Path, bundle: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from harness.app.judging import decide, render_report
 from harness.app.selftest.resealing import reseal
 from harness.cli import main
 from harness.facts.packages import digest_of_judge
-from harness.model.evidence import EnvironmentEvidence, SourceEvidence
+from harness.model.evidence import ChangedFilesEvidence, EnvironmentEvidence, SourceEvidence
 from harness.model.judgement import Judgement
 from harness.model.words import ExitCode, Outcome, Tier, Verdict
 from tests.bundles.examples import CHANGE, MANIFEST_TEXT, POLICY_TEXT, evidence_to_reject
@@ -148,6 +148,29 @@ def test_what_a_bundle_says_of_the_signers_of_its_parts_is_shown_as_its_own_word
     document = json.loads(capsys.readouterr().out)
     assert document["intact"] and document["signers"] == []
     assert document["parts"][0]["claimed_signers"] == ["SHA256:anybody"]
+
+
+def test_the_comparison_of_bundles_steers_no_terminal(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "hostile"
+    store = EvidenceStore(other)
+    for record in evidence_to_reject():
+        if isinstance(record, ChangedFilesEvidence):
+            files = tuple(f.model_copy(update={"path": "vllm/\x1b[2J\u202e\n.py"}) for f in record.files[:1])
+            record = record.model_copy(update={"files": files})
+        store.add(record)
+    judgement = decide(MANIFEST_TEXT, POLICY_TEXT, CHANGE, store.records)
+    seal(
+        other,
+        manifest_text=MANIFEST_TEXT,
+        policy_text=POLICY_TEXT,
+        judgement=judgement,
+        render_report=render_report,
+    )
+    main(["bundle", "diff", str(made), str(other)])
+    text = capsys.readouterr().out
+    assert "vllm/\\x1b[2J\\u202e\\n.py" in text and text.replace("\n", "").isprintable()
 
 
 @pytest.mark.parametrize(
