@@ -95,24 +95,27 @@ def require_one_question(bundles: Sequence[Bundle]) -> None:
     Raises:
         BundleError: they speak of other commits, another manifest or policy, or were made by another fasttrack.
     """
-    first = bundles[0]
     for bundle in bundles[1:]:
-        differing = [
-            what
-            for what, mine, other in (
-                ("head", first.change.head, bundle.change.head),
-                ("merge base", first.change.merge_base, bundle.change.merge_base),
-                ("--paths", first.change.limited_to, bundle.change.limited_to),
-                ("manifest", first.manifest_text, bundle.manifest_text),
-                ("policy", first.policy_text, bundle.policy_text),
-                ("version of fasttrack", first.judgement.harness_version, bundle.judgement.harness_version),
-            )
-            if mine != other
-        ]
-        if differing:
+        if differing := other_terms(bundles[0], bundle):
             message = f"the bundles differ in: {', '.join(differing)}."
             advice = "Only bundles of the same commits, manifest and policy can be joined."
             raise BundleError("merge-other-question", "", message, advice)
+
+
+def other_terms(one: Bundle, other: Bundle) -> list[str]:
+    """What two bundles were not asked alike, in words; empty where both answer the same question."""
+    return [
+        what
+        for what, left, right in (
+            ("head", one.change.head, other.change.head),
+            ("merge base", one.change.merge_base, other.change.merge_base),
+            ("--paths", one.change.limited_to, other.change.limited_to),
+            ("manifest", one.manifest_text, other.manifest_text),
+            ("policy", one.policy_text, other.policy_text),
+            ("version of fasttrack", one.judgement.harness_version, other.judgement.harness_version),
+        )
+        if left != right
+    ]
 
 
 def merged_records(

@@ -48,6 +48,18 @@ RenderReport = Callable[[Bundle], str]
 """Bundle to HTML; injected, since bundles know nothing of reports."""
 
 
+def require_outside(out: Path) -> None:
+    """Nothing, when `out` lies in no sealed bundle.
+
+    Raises:
+        ConfigurationError: it does, and writing it would break the bundle.
+    """
+    if any((p / MANIFEST_JSON).is_file() and (p / SHA256SUMS).is_file() for p in out.resolve().parents):
+        raise ConfigurationError(
+            "out-in-bundle", f"{out} lies in a bundle.", "Name another place with --out."
+        )
+
+
 class EvidenceStore:
     """An append-only folder of evidence: what `add` has returned survives a crash or an interrupt.
 
@@ -59,7 +71,8 @@ class EvidenceStore:
             record that was not scrubbed is refused.
 
     Raises:
-        ConfigurationError: the folder holds something already and `replace` is off, or holds files of others.
+        ConfigurationError: the folder lies in a bundle, holds something already and `replace` is off, or holds files of
+            others.
     """
 
     def __init__(
@@ -70,6 +83,7 @@ class EvidenceStore:
         kept: Sequence[AnyEvidence] | None = None,
         scrubber: Scrubber | None = None,
     ) -> None:
+        require_outside(folder)
         if folder.exists() and not folder.is_dir():
             raise ConfigurationError(
                 "out-not-a-folder", f"{folder} is a file.", "Give another place with --out."

@@ -11,7 +11,8 @@ from bundles.files import write_atomic
 from bundles.keyless import sign_keyless
 from bundles.keys import make_private_key, read_private_key, write_key_pair
 from bundles.waiver import Waiver, sign_waiver
-from harness.app.intact import read_intact, require_outside
+from bundles.writer import require_outside
+from harness.app.intact import read_intact
 from harness.app.judging import known_checks
 from harness.model.errors import ConfigurationError
 from harness.model.words import ExitCode

@@ -13,13 +13,13 @@ from bundles.archive import opened
 from bundles.compare import compare_bundles
 from bundles.contents import Bundle
 from bundles.keys import parse_public_key
-from bundles.merge import is_missing_tier, list_choices, merged_records, require_one_question
+from bundles.merge import is_missing_tier, list_choices, merged_records, other_terms, require_one_question
 from bundles.reader import read_bundle
 from bundles.scrub import TakenOver
 from bundles.verify import JUDGED_BY_OTHERS, Difference, VerifyResult, verify_bundle
-from bundles.writer import EvidenceStore
+from bundles.writer import EvidenceStore, require_outside
 from harness.app.collector import collector_paused
-from harness.app.intact import JUDGE_AGAIN, exit_code_of, read_intact, require_outside
+from harness.app.intact import JUDGE_AGAIN, exit_code_of, read_intact
 from harness.app.judgement_text import render_judgement
 from harness.app.judging import decide, render_report
 from harness.app.sealing import judge_and_seal
@@ -213,15 +213,18 @@ def diff(options: CombineOptions) -> CommandResult:
     """Compares two bundles cell by cell; exit code 1 when any differs."""
     left, right = (_read(place) for place in options.bundles)
     differences, num_same = compare_bundles(left, right)
+    terms = other_terms(left, right)
     code = ExitCode.REJECT if differences else ExitCode.ADMIT
     if options.output.format == "json":
         document = {
             "schema_version": 1,
+            "other_terms": terms,
             "num_same": num_same,
             "differences": [asdict(difference) for difference in differences],
         }
         return CommandResult(text=json.dumps(document, indent=2, allow_nan=False), exit_code=code)
-    lines = [f"{len(differences)} cells differ, {num_same} are the same."]
+    lines = [f"They do not answer one question: other {', '.join(terms)}."] if terms else []
+    lines.append(f"{len(differences)} cells differ, {num_same} are the same.")
     lines += [
         f"{d.check} {d.subject}{f' ({d.number})' if d.number else ''}: {d.left or '-'} -> {d.right or '-'}"
         for d in differences
@@ -240,7 +243,6 @@ def merge(options: CombineOptions) -> CommandResult:
         BundleError: they do not answer the same question.
     """
     assert options.out is not None
-    require_outside(options.out)
     if options.out.resolve() in {place.resolve() for place in options.bundles}:
         message = f"{options.out} is one of the bundles that are to be joined."
         raise ConfigurationError("out-in-bundle", message, "Name another place with --out.")

@@ -19,8 +19,8 @@ from bundles.layout import (
     content_digest,
     evidence_path,
 )
+from bundles.writer import require_outside
 from harness.app.gate_json import gate_document, render_gate_json
-from harness.app.intact import require_outside
 from harness.app.judging import check_help
 from harness.app.ruling import Judged, Ruling
 from harness.model.errors import ConfigurationError

@@ -8,12 +8,10 @@ from pathlib import Path
 from bundles.attestation import Attestation
 from bundles.contents import Bundle
 from bundles.error import BundleError
-from bundles.layout import MANIFEST_JSON, SHA256SUMS
 from bundles.verify import VerifyResult, verify_bundle
 from harness.app.collector import collector_paused
 from harness.app.judging import decide, render_report
 from harness.facts.packages import digest_of_judge
-from harness.model.errors import ConfigurationError
 from harness.model.words import ExitCode
 
 JUDGE_AGAIN = (
@@ -57,15 +55,3 @@ def exit_code_of(result: VerifyResult) -> ExitCode:
     if result.judged_by_others:
         return ExitCode.UNDECIDED
     return ExitCode.ADMIT if result.intact else ExitCode.HARNESS
-
-
-def require_outside(out: Path) -> None:
-    """Nothing, when `out` lies in no sealed bundle.
-
-    Raises:
-        ConfigurationError: it does, and writing it would break the bundle.
-    """
-    if any((p / MANIFEST_JSON).is_file() and (p / SHA256SUMS).is_file() for p in out.resolve().parents):
-        raise ConfigurationError(
-            "out-in-bundle", f"{out} lies in a bundle.", "Name another place with --out."
-        )

@@ -12,7 +12,13 @@ from bundles.contents import Bundle
 from bundles.error import BundleError
 from bundles.merge import list_choices, merged_records, require_one_question, supplied_tiers
 from bundles.reader import read_bundle
-from harness.model.evidence import AnyEvidence, EnvironmentEvidence, GapEvidence, SourceEvidence
+from harness.model.evidence import (
+    AnyEvidence,
+    EnvironmentEvidence,
+    GapEvidence,
+    SourceEvidence,
+    SuiteEvidence,
+)
 from harness.model.words import Arm, Tier
 from tests.bundles.examples import changed_files, environment, plain_report, suite, write_bundle
 
@@ -23,6 +29,11 @@ def gap(tier: Tier, what: str, reason: str = "none here") -> GapEvidence:
 
 def on(machine: str) -> EnvironmentEvidence:
     return environment().model_copy(update={"cpu": machine})
+
+
+def answers(arm: Arm, num_wrong: int = 0) -> SuiteEvidence:
+    """On no named machine, so that a bundle of any machine may hold them."""
+    return suite(arm, num_wrong=num_wrong).model_copy(update={"hardware": ""})
 
 
 NO_GPU = gap(Tier.GPU, "tier gpu")
@@ -38,7 +49,7 @@ def bundle_of(place: Path, records: Sequence[AnyEvidence]) -> Bundle:
 
 @pytest.fixture
 def cpu(tmp_path: Path) -> Bundle:
-    return bundle_of(tmp_path / "cpu", [on("AMD"), changed_files(), suite(Arm.BASELINE), NO_GPU])
+    return bundle_of(tmp_path / "cpu", [on("AMD"), changed_files(), answers(Arm.BASELINE), NO_GPU])
 
 
 @pytest.fixture
@@ -59,7 +70,7 @@ def test_each_tier_comes_from_the_bundle_that_has_it_whatever_the_order(
     bundles = [gpu, cpu] if turned else [cpu, gpu]
     (choice,) = list_choices(bundles)
     records = merged_records(bundles, choice, [[], []])
-    assert {r.id for r in (suite(Arm.BASELINE), GPU_WORK)} <= {r.id for r in records}
+    assert {r.id for r in (answers(Arm.BASELINE), GPU_WORK)} <= {r.id for r in records}
     assert not {NO_GPU.id, NO_CPU.id} & {r.id for r in records}
 
 
@@ -69,7 +80,7 @@ def test_every_record_of_a_merged_bundle_names_the_bundle_and_the_machine_that_i
     records = merged_records([cpu, gpu], list_choices([cpu, gpu])[0], [["SHA256:a"], []])
     sources = [r for r in records if isinstance(r, SourceEvidence)]
     told = {i: s.content_sha256 for s in sources for i in s.evidence}
-    assert told[suite(Arm.BASELINE).id] == cpu.content_sha256
+    assert told[answers(Arm.BASELINE).id] == cpu.content_sha256
     assert told[GPU_WORK.id] == gpu.content_sha256
     assert set(told) == {r.id for r in records} - {s.id for s in sources}
     assert [s.signers for s in sources] == [("SHA256:a",), ()]
@@ -78,7 +89,7 @@ def test_every_record_of_a_merged_bundle_names_the_bundle_and_the_machine_that_i
 
 def test_a_tier_that_two_bundles_have_is_a_choice_between_them(cpu: Bundle, tmp_path: Path) -> None:
     again = bundle_of(
-        tmp_path / "again", [on("Xeon"), changed_files(), suite(Arm.BASELINE, num_wrong=1), NO_GPU]
+        tmp_path / "again", [on("Xeon"), changed_files(), answers(Arm.BASELINE, num_wrong=1), NO_GPU]
     )
     assert [c[Tier.CPU] for c in list_choices([cpu, again])] == [0, 1]
 
@@ -92,7 +103,11 @@ def test_static_evidence_that_differs_is_a_choice_and_not_silently_the_first(
 
 
 def test_of_static_evidence_the_bundle_that_says_more_stands_for_all(cpu: Bundle, tmp_path: Path) -> None:
-    more = [on("Xeon"), changed_files(), suite(Arm.BASELINE).model_copy(update={"tier": Tier.STATIC})]
+    more: list[AnyEvidence] = [
+        on("Xeon"),
+        changed_files(),
+        answers(Arm.BASELINE).model_copy(update={"tier": Tier.STATIC}),
+    ]
     fuller = bundle_of(tmp_path / "fuller", [*more, NO_CPU, GPU_WORK])
     assert [c[Tier.STATIC] for c in list_choices([cpu, fuller])] == [1]
 

@@ -10,6 +10,7 @@ import pytest
 
 from bundles.files import list_files
 from bundles.keys import make_private_key, write_key_pair
+from bundles.reader import read_bundle
 from bundles.writer import EvidenceStore, seal
 from harness.app.judging import decide, render_report
 from harness.app.selftest.resealing import reseal
@@ -19,6 +20,7 @@ from harness.model.evidence import ChangedFilesEvidence, EnvironmentEvidence, So
 from harness.model.judgement import Judgement
 from harness.model.words import ExitCode, Outcome, Tier, Verdict
 from tests.bundles.examples import CHANGE, MANIFEST_TEXT, POLICY_TEXT, evidence_to_reject
+from tests.harness.app.conftest import ROOT
 
 
 def bundle_of(folder: Path, harness_sha256: str) -> Path:
@@ -170,12 +172,34 @@ def test_the_comparison_of_bundles_steers_no_terminal(
     )
     main(["bundle", "diff", str(made), str(other)])
     text = capsys.readouterr().out
+    assert not text.startswith("They do not")
     assert "vllm/\\x1b[2J\\u202e\\n.py" in text and text.replace("\n", "").isprintable()
+
+
+def test_bundles_of_two_commits_are_not_said_to_be_the_same(
+    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = read_bundle(made)
+    store = EvidenceStore(tmp_path / "other")
+    for record in bundle.records:
+        store.add(record)
+    change = bundle.change.model_copy(update={"head": "b" * 40})
+    judgement = decide(bundle.manifest_text, bundle.policy_text, change, store.records)
+    seal(
+        store.folder,
+        manifest_text=bundle.manifest_text,
+        policy_text=bundle.policy_text,
+        judgement=judgement,
+        render_report=render_report,
+    )
+    assert main(["bundle", "diff", str(made), str(store.folder)]) == ExitCode.ADMIT
+    assert capsys.readouterr().out.startswith("They do not answer one question: other head.\n0 cells differ")
 
 
 @pytest.mark.parametrize(
     "command",
     [
+        ["validate", "--repo", str(ROOT), "--base", "empty", "--tier", "static", "--out", "BUNDLE/x"],
         ["bundle", "merge", "BUNDLE", "--out", "BUNDLE/x"],
         ["bundle", "merge", "BUNDLE", "--out", "BUNDLE"],
         ["bundle", "pack", "BUNDLE", "--out", "BUNDLE/b.tar.gz"],
