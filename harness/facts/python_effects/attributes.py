@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
+    UNSPELT,
     Bases,
     Builtin,
     Constant,
+    Holder,
     Imported,
     Made,
     Namespace,
@@ -22,6 +24,7 @@ from harness.facts.python_effects.values import (
     Value,
     Values,
     paths,
+    union,
 )
 
 if TYPE_CHECKING:
@@ -56,6 +59,9 @@ def attribute_of(resolver: Resolver, value: Value, name: str) -> Values:
             return frozenset({value})
         case OwnFunction(module=module) if name == "__globals__":
             return frozenset({OwnModule(module)})
+        case Holder(elements=elements, names=names, site=site):
+            named = [e for e, n in zip(elements, names, strict=True) if n in (name, UNSPELT)]
+            return union(resolver.evaluate(e, site) for e in named)
         case Unknown() if name in _BASES:
             return frozenset({Shared(f"….{name}")})
     return NOTHING_KNOWN
@@ -90,7 +96,7 @@ def _of_foreign(resolver: Resolver, value: Imported | Shared, name: str) -> Valu
     return resolver.named(f"{value.name}.{name}")
 
 
-def _fields(node: ast.ClassDef) -> list[str]:
+def fields_of(node: ast.ClassDef) -> list[str]:
     """The annotated names of a class without a constructor of its own, in order: what `dataclass` makes one of."""
     if any(isinstance(s, ast.FunctionDef) and s.name == "__init__" for s in node.body):
         return []
@@ -108,7 +114,7 @@ def _of_class(resolver: Resolver, own: OwnClass, name: str) -> Values:
     if found:
         return frozenset(found)
     for call, at in resolver.callers(own.node):
-        for index, field in enumerate(_fields(own.node)):
+        for index, field in enumerate(fields_of(own.node)):
             given = [k.value for k in call.keywords if k.arg == name] + call.args[index : index + 1]
             if field == name and given and not isinstance(given[0], ast.Starred):
                 found |= resolver.evaluate(given[0], at)

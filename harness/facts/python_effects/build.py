@@ -19,7 +19,7 @@ from harness.facts.python_effects.scopes import (
 )
 from harness.facts.python_source.names import resolve_relative
 from harness.facts.python_source.tree import SourceTree
-from harness.facts.python_source.walk import children, walk
+from harness.facts.python_source.walk import children
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _LOOKED_AT = (
@@ -142,16 +142,41 @@ class _Builder:
         elif isinstance(item, ast.match_case):
             block = Block(parent=site.block)
             inside = Site(site.scope, block, site.position)
-            if (
-                isinstance(item.pattern, ast.MatchAs)
-                and item.pattern.name
-                and isinstance(statement, ast.Match)
-            ):
-                self._bind(item.pattern.name, Binding("value", inside, statement.subject))
-            for part in walk(item.pattern):
-                if name := getattr(part, "name", None) or getattr(part, "rest", None):
-                    self._bind(name, Binding("unknown", inside))
+            if isinstance(statement, ast.Match):
+                self._pattern(item.pattern, statement.subject, inside)
             self._statements(item.body, site.scope, block)
+
+    def _pattern(self, pattern: ast.pattern, subject: ast.expr, site: Site) -> None:
+        """Binds what a pattern names to the part of the subject that it stands for."""
+        load = ast.Load()
+        match pattern:
+            case ast.MatchAs(pattern=inner, name=name) if name or inner:
+                if name:
+                    self._bind(name, Binding("value", site, subject))
+                if inner is not None:
+                    self._pattern(inner, subject, site)
+            case ast.MatchOr(patterns=parts):
+                for part in parts:
+                    self._pattern(part, subject, site)
+            case ast.MatchSequence(patterns=parts):
+                star = next((i for i, p in enumerate(parts) if isinstance(p, ast.MatchStar)), len(parts))
+                for index, part in enumerate(parts):
+                    place = ast.Constant(index if index < star else index - len(parts))
+                    self._pattern(
+                        part, ast.Subscript(subject, place, load) if index != star else subject, site
+                    )
+            case ast.MatchStar(name=str(name)):
+                self._bind(name, Binding("value", site, ast.List([ast.Starred(subject, load)], load)))
+            case ast.MatchMapping(keys=keys, patterns=parts, rest=rest):
+                for key, part in zip(keys, parts, strict=True):
+                    self._pattern(part, ast.Subscript(subject, key, load), site)
+                if rest:
+                    self._bind(rest, Binding("value", site, subject))
+            case ast.MatchClass(patterns=parts, kwd_attrs=names, kwd_patterns=named):
+                for index, part in enumerate(parts):
+                    self._pattern(part, ast.Subscript(subject, ast.Constant(index), load), site)
+                for name, part in zip(names, named, strict=True):
+                    self._pattern(part, ast.Attribute(subject, name, load), site)
 
     def _if(self, statement: ast.If, test: ast.expr, site: Site) -> None:
         self._expression(test, site)

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING
 
 from harness.facts.python_effects.containers import subscript_values
 from harness.facts.python_effects.flow import own_statements
+from harness.facts.python_effects.records import made_to_hold, record_of
 from harness.facts.python_effects.scopes import Site
 from harness.facts.python_effects.values import (
+    CALL,
     COPY_OF,
     NOTHING_KNOWN,
+    RECORD,
     UNKNOWN,
     UNSPELT,
     Builtin,
     Constant,
+    Holder,
     Imported,
     Items,
     Made,
@@ -121,6 +125,10 @@ def _called(resolver: Resolver, value: Value, node: ast.Call, site: Site) -> Val
             return returned_values(resolver, value)
         case OwnClass(node=own, module=module):
             return frozenset({OwnInstance(own, module)})
+        case Holder():
+            return resolver.attribute(frozenset({value}), CALL)
+        case Made(name=name) if name.startswith(RECORD):
+            return frozenset({record_of(node, name.removeprefix(RECORD).split(), site)})
         case OwnInstance():
             called = resolver.attribute(frozenset({value}), "__call__")
             return union(returned_values(resolver, c) for c in called if isinstance(c, OwnFunction))
@@ -144,6 +152,8 @@ def _called_foreign(resolver: Resolver, value: Imported | Builtin, node: ast.Cal
     if isinstance(value, Imported) and value.name in _GIVES_BACK:
         index = _GIVES_BACK[value.name]
         return resolver.evaluate(node.args[index], site) if len(node.args) > index else NOTHING_KNOWN
+    if (holder := made_to_hold(resolver, value.name, node, site)) is not None:
+        return frozenset({holder})
     if isinstance(value, Imported) and not _TAKES_FIRST.search(value.name):
         return _result_of(value.name)
     first = resolver.evaluate(node.args[0], site) if node.args else NOTHING_KNOWN

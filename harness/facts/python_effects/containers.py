@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from harness.facts.python_effects.attributes import attribute_of
+from harness.facts.python_effects.attributes import attribute_of, fields_of
 from harness.facts.python_effects.values import (
     COPY_OF,
     NOTHING_KNOWN,
@@ -13,6 +13,7 @@ from harness.facts.python_effects.values import (
     UNSPELT,
     Bases,
     Constant,
+    Holder,
     Imported,
     Items,
     Made,
@@ -95,9 +96,14 @@ def element_values(resolver: Resolver, value: Value, index: int | None) -> Value
             return frozenset({Shared(f"{name.removeprefix(COPY_OF)}[…]")})
         case Namespace(of=of):
             return frozenset({Shared(f"{of.name}.{UNSPELT}")})
-        case OwnInstance():
+        case Holder(elements=elements, names=names, site=site):
+            return element_values(resolver, Items(elements, site), None if UNSPELT in names else index)
+        case OwnInstance(node=node):
             found = attribute_of(resolver, value, "__getitem__")
-            return union(resolver.returned(f) for f in found if isinstance(f, OwnFunction))
+            given = [resolver.returned(f) for f in found if isinstance(f, OwnFunction)]
+            fields = fields_of(node) if not given else []
+            wanted = fields if index is None else fields[index:][:1]
+            return union([*given, *(attribute_of(resolver, value, name) for name in wanted)])
         case Imported(name=name) if name.endswith("()"):
             return frozenset({Imported(f"{name}[…]")})
         case Imported(name=name) | Shared(name=name):

@@ -18,6 +18,7 @@ from harness.facts.python_effects.tables import (
 )
 from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
+    UNKNOWN,
     UNSPELT,
     Imported,
     Items,
@@ -139,7 +140,7 @@ class EffectFinder(Writes):
                 yield from self._written(place, inner, value)
             case ast.Attribute(value=owner, attr=name):
                 values = self.resolver.evaluate(owner, place.site)
-                if name in _IDENTITY and values == NOTHING_KNOWN:
+                if name in _IDENTITY and UNKNOWN in values and not _foreign(values):
                     values = frozenset({Shared(ast.unparse(owner))})
                 yield from self._attribute(place, values, (name,), removes=value is None)
             case ast.Subscript(value=owner, slice=key):
@@ -393,6 +394,10 @@ class EffectFinder(Writes):
 def _may_hold_items(value: ast.expr | None) -> bool:
     """Whether `+=` or `|=` with this value can change a list, set or dictionary in place."""
     return isinstance(value, (ast.List, ast.Set, ast.Dict, ast.Tuple, ast.ListComp, ast.Name, ast.Call))
+
+
+def _foreign(values: Values) -> bool:
+    return any(isinstance(v, (Imported, Shared)) for v in values)
 
 
 def _keys(items: Items) -> list[ast.expr]:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from harness.facts.python_effects.scopes import Binding, Module, Scope, Site
+from harness.facts.python_effects.values import Holder, Items
 from harness.facts.python_source.walk import children
 
 
@@ -99,35 +100,39 @@ def index_instance_writes(
     return found
 
 
-def index_additions(modules: Iterable[Module]) -> dict[tuple[Scope, str], list[tuple[ast.expr, Site]]]:
-    """What code puts into the lists, sets and dictionaries that a name stands for, by the name's scope."""
-    found: dict[tuple[Scope, str], list[tuple[ast.expr, Site]]] = {}
+def index_additions(modules: Iterable[Module]) -> dict[tuple[Scope, str], set[Items | Holder]]:
+    """What code puts into the containers, and assigns to attributes, that a name stands for, by the name's scope."""
+    found: dict[tuple[Scope, str], set[Items | Holder]] = {}
     for module in modules:
         for node, site in module.visits:
-            for name, value in _added(node):
+            for name, value, attribute in _added(node):
                 scope = next((s for s in site.scope.chain() if name in s.bindings), None)
                 if scope is not None:
-                    found.setdefault((scope, name), []).append((value, site))
+                    put = Holder((value,), (attribute,), site) if attribute else Items((value,), site)
+                    found.setdefault((scope, name), set()).add(put)
     return found
 
 
-def _added(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+def _added(node: ast.AST) -> Iterator[tuple[str, ast.expr, str]]:
+    """Names, what is put into what they stand for, and the attribute where it is assigned to one."""
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
                 match target:
                     case ast.Subscript(value=ast.Name(id=name)):
-                        yield name, value
+                        yield name, value, ""
+                    case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                        yield name, value, attribute
         case ast.Call(
             func=ast.Attribute(value=ast.Name(id=name), attr="append" | "add" | "appendleft"), args=[value]
         ):
-            yield name, value
+            yield name, value, ""
         case ast.Call(
             func=ast.Attribute(value=ast.Name(id=name), attr="insert" | "setdefault"), args=[_, value]
         ):
-            yield name, value
+            yield name, value, ""
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="extend"), args=[value]):
-            yield name, ast.Starred(value, ast.Load())
+            yield name, ast.Starred(value, ast.Load()), ""
 
 
 def own_statements(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.stmt]:

@@ -191,7 +191,7 @@ class Resolver:
                 if (added := self._additions.get((scope, name))) and not any(
                     isinstance(v, (Imported, Shared)) for v in values
                 ):
-                    values |= {Items((value,), at) for value, at in added}
+                    values |= added
                 if is_bound or scope.kind in ("function", "comprehension"):
                     return frozenset(values) or NOTHING_KNOWN
         stars = site.scope.module.star_imports

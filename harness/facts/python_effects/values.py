@@ -63,6 +63,16 @@ class Items:
 
 
 @dataclass(frozen=True, slots=True)
+class Holder:
+    """An object that gives back what it was made of: a record by attribute or index, a weak reference by a call."""
+
+    elements: tuple[ast.expr, ...]
+    names: tuple[str, ...]
+    """Attributes by which the elements are read, in their order; `…` where the text does not say, `()` for a call."""
+    site: Site
+
+
+@dataclass(frozen=True, slots=True)
 class OwnFunction:
     """A function of the judged files."""
 
@@ -110,6 +120,10 @@ COPY_OF = "copy of "
 """How a new container is called that holds the elements of another."""
 UNSPELT = "…"
 """Stands for a name that the text does not say."""
+CALL = "()"
+"""Stands for what a call gives."""
+RECORD = "record of "
+"""How a class is called that `namedtuple` or its like makes of the names of its fields."""
 Value = (
     Imported
     | Builtin
@@ -118,6 +132,7 @@ Value = (
     | Namespace
     | Constant
     | Items
+    | Holder
     | OwnFunction
     | OwnClass
     | OwnInstance

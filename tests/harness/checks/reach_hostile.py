@@ -3,6 +3,74 @@
 from __future__ import annotations
 
 HOSTILE: dict[str, str] = {
+    "attribute of a namespace": (
+        "import types\nimport vllm.x as L\nn = types.SimpleNamespace(t=L.F)\nn.t.forward = 1\n"
+    ),
+    "namespace of a dictionary": (
+        "import types\nimport vllm.x as L\nn = types.SimpleNamespace(**{'t': L.F})\nn.t.forward = 1\n"
+    ),
+    "attribute that a namespace gets later": (
+        "import types\nimport vllm.x as L\nn = types.SimpleNamespace()\nn.t = L.F\nn.t.forward = 1\n"
+    ),
+    "attribute that an own object gets later": (
+        "import vllm.x as L\nclass A: ...\na = A()\na.t = L.F\na.t.forward = 1\n"
+    ),
+    "class of an object that has got an attribute": ("def f(a):\n    a.n = 1\n    a.__class__ = int\n"),
+    "field of a named tuple": (
+        "from collections import namedtuple\nimport vllm.x as L\n"
+        "P = namedtuple('P', 'a t')\np = P(1, L.F)\np.t.forward = 1\n"
+    ),
+    "index of a named tuple": (
+        "from collections import namedtuple\nimport vllm.x as L\n"
+        "P = namedtuple('P', ['a', 't'])\nP(1, t=L.F)[1].forward = 1\n"
+    ),
+    "named tuple of a starred list": (
+        "from collections import namedtuple\nimport vllm.x as L\n"
+        "P = namedtuple('P', 'a t')\nxs = [1, L.F]\nP(*xs).t.forward = 1\n"
+    ),
+    "index of a named tuple by keywords": (
+        "from collections import namedtuple\nimport vllm.x as L\n"
+        "P = namedtuple('P', 'a t u', defaults=[0, 0])\nP(u=1, t=L.F)[1].forward = 1\n"
+    ),
+    "named tuple of one description or another": (
+        "import sys\nfrom collections import namedtuple\nimport vllm.x as L\n"
+        "P = namedtuple('P', 'a t' if sys.argv else 't a')\nP(1, L.F).t.forward = 1\n"
+    ),
+    "named tuple of a list and more": (
+        "from collections import namedtuple\nimport vllm.x as L\n"
+        "P = namedtuple('P', 'a t u')\ndef f(*xs):\n    P(*xs, L.F, 1).t.forward = 1\n"
+    ),
+    "typed named tuple": (
+        "import typing\nimport vllm.x as L\n"
+        "P = typing.NamedTuple('P', [('t', object)])\nP(L.F).t.forward = 1\n"
+    ),
+    "class of a named tuple by index": (
+        "import typing\nimport vllm.x as L\n"
+        "class P(typing.NamedTuple):\n    a: int\n    t: object\nP(1, L.F)[1].forward = 1\n"
+    ),
+    "weak reference": ("import weakref\nimport vllm.x as L\nr = weakref.ref(L.F)\nr().forward = 1\n"),
+    "pattern of a sequence": (
+        "import vllm.x as L\nmatch (1, L.F):\n    case (a, t):\n        t.forward = 1\n"
+    ),
+    "pattern behind a star": (
+        "import vllm.x as L\nmatch (1, 2, L.F):\n    case (a, *_, t):\n        t.forward = 1\n"
+    ),
+    "star of a pattern": (
+        "import vllm.x as L\nmatch (1, L.F):\n    case (a, *ts):\n        ts[0].forward = 1\n"
+    ),
+    "pattern of a mapping": (
+        "import vllm.x as L\nmatch {'k': (1, L.F)}:\n    case {'k': (_, t)}:\n        t.forward = 1\n"
+    ),
+    "pattern of a class": (
+        "import dataclasses\nimport vllm.x as L\n@dataclasses.dataclass\nclass A:\n    n: int\n    t: object\n"
+        "match A(1, L.F):\n    case A(n, t):\n        t.forward = 1\n"
+    ),
+    "pattern of an attribute": (
+        "import vllm.x as L\nmatch L:\n    case object(F=t):\n        t.forward = 1\n"
+    ),
+    "pattern with alternatives": (
+        "import vllm.x as L\nmatch [L.F]:\n    case [t] | (t, _):\n        t.forward = 1\n"
+    ),
     "written by out": (
         "import torch\nfrom vllm.x import WEIGHT\ndef f(a):\n    torch.mm(a, a, out=WEIGHT)\n"
     ),
@@ -514,6 +582,22 @@ HOSTILE: dict[str, str] = {
 }
 """None may be let through."""
 HARMLESS: dict[str, str] = {
+    "own object in a namespace": (
+        "import types\nimport vllm.x as L\nn = types.SimpleNamespace(t={}, u=L.F)\nn.t['a'] = 1\nn.u = 2\n"
+    ),
+    "own field of a named tuple": (
+        "from collections import namedtuple\nimport vllm.x as L\n"
+        "P = namedtuple('P', 'a t')\np = P({}, L.F)\np.a['x'] = 1\np[0]['y'] = 1\n"
+    ),
+    "weak reference to an own object": (
+        "import weakref\nimport vllm.x as L\nclass A: ...\na = A()\nr = weakref.ref(a)\nr().x = L.F\n"
+    ),
+    "own part of a pattern": (
+        "import vllm.x as L\nclass A: ...\na = A()\nmatch (L.F, a):\n    case (_, t):\n        t.forward = 1\n"
+    ),
+    "own object that has got an attribute of others": (
+        "import vllm.x as L\nclass A: ...\na = A()\na.t = L.F\na.own = 1\n"
+    ),
     "written by out into its own": (
         "import torch\n"
         "from vllm.x import WEIGHT\n"
