@@ -16,6 +16,7 @@ from harness.app.judging import decide, render_report
 from harness.app.selftest.resealing import reseal
 from harness.cli import main
 from harness.facts.packages import digest_of_judge
+from harness.model.change import Change
 from harness.model.evidence import ChangedFilesEvidence, EnvironmentEvidence, SourceEvidence
 from harness.model.judgement import Judgement
 from harness.model.words import ExitCode, Outcome, Tier, Verdict
@@ -36,14 +37,19 @@ def bundle_of(folder: Path, harness_sha256: str) -> Path:
     for record in (*evidence_to_reject(), source):
         is_machine = isinstance(record, EnvironmentEvidence)
         store.add(record.model_copy(update={"harness_sha256": harness_sha256}) if is_machine else record)
+    judged(store)
+    return folder
+
+
+def judged(store: EvidenceStore, change: Change = CHANGE) -> None:
+    """Seals the evidence with the judgement that it gives."""
     seal(
-        folder,
+        store.folder,
         manifest_text=MANIFEST_TEXT,
         policy_text=POLICY_TEXT,
-        judgement=decide(MANIFEST_TEXT, POLICY_TEXT, CHANGE, store.records),
+        judgement=decide(MANIFEST_TEXT, POLICY_TEXT, change, store.records),
         render_report=render_report,
     )
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -162,14 +168,7 @@ def test_the_comparison_of_bundles_steers_no_terminal(
             files = tuple(f.model_copy(update={"path": "vllm/\x1b[2J\u202e\n.py"}) for f in record.files[:1])
             record = record.model_copy(update={"files": files})
         store.add(record)
-    judgement = decide(MANIFEST_TEXT, POLICY_TEXT, CHANGE, store.records)
-    seal(
-        other,
-        manifest_text=MANIFEST_TEXT,
-        policy_text=POLICY_TEXT,
-        judgement=judgement,
-        render_report=render_report,
-    )
+    judged(store)
     main(["bundle", "diff", str(made), str(other)])
     text = capsys.readouterr().out
     assert not text.startswith("They do not")
@@ -183,15 +182,7 @@ def test_bundles_of_two_commits_are_not_said_to_be_the_same(
     store = EvidenceStore(tmp_path / "other")
     for record in bundle.records:
         store.add(record)
-    change = bundle.change.model_copy(update={"head": "b" * 40})
-    judgement = decide(bundle.manifest_text, bundle.policy_text, change, store.records)
-    seal(
-        store.folder,
-        manifest_text=bundle.manifest_text,
-        policy_text=bundle.policy_text,
-        judgement=judgement,
-        render_report=render_report,
-    )
+    judged(store, bundle.change.model_copy(update={"head": "b" * 40}))
     assert main(["bundle", "diff", str(made), str(store.folder)]) == ExitCode.ADMIT
     assert capsys.readouterr().out.startswith("They do not answer one question: other head.\n0 cells differ")
 
