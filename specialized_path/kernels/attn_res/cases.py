@@ -103,12 +103,29 @@ def _scaled(scale: float) -> Callable[[AttnResInputs, int], AttnResInputs]:
 
 
 def _near_ties(inputs: AttnResInputs, num_blocks: int) -> AttnResInputs:
-    """All sources are the same but for the last bit of one element."""
-    equal = _equal_sources(inputs, num_blocks)
-    blocks = equal.blocks.clone()
-    if num_blocks:
-        blocks[:, 0, 0] = torch.nextafter(blocks[:, 0, 0], torch.full_like(blocks[:, 0, 0], torch.inf))
-    return replace(equal, blocks=blocks)
+    """The first block's score is the FP32 number next above all others', whatever the order of the sums.
+
+    Sources are signs, so that their squares add up exactly, and the query sees two columns: 1 and 2^-23. The prefix is
+    all delta, which is what it becomes by adding and by replacing.
+    """
+
+    def signs(values: Tensor, *, above: bool) -> Tensor:
+        found = torch.where(values < 0, -1.0, 1.0).bfloat16()
+        found[..., :3] = torch.tensor([1.0, above, not above])
+        return found
+
+    blocks, query = inputs.blocks.clone(), torch.zeros_like(inputs.res_proj)
+    blocks[:, :num_blocks] = signs(blocks[:, :num_blocks], above=False)
+    blocks[:, :1] = torch.where(blocks[:, :1].isnan(), blocks[:, :1], signs(blocks[:, :1], above=True))
+    query[:2] = torch.tensor([1.0, 2.0**-23])
+    return replace(
+        inputs,
+        prefix=torch.zeros_like(inputs.prefix),
+        delta=signs(inputs.delta, above=False),
+        blocks=blocks,
+        res_norm=torch.ones_like(inputs.res_norm),
+        res_proj=query,
+    )
 
 
 CASES = (

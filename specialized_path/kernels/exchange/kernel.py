@@ -33,6 +33,13 @@ class PublishKernel(ProjectionKernel):
 
     num_ranks: int
     is_two_shot: bool = False
+    is_multicast: bool = False
+    """Whether one store reaches every box (one-shot only); `y` then holds one address. Never run."""
+
+    def __post_init__(self) -> None:
+        """Refuses multicast where a fragment goes to its owner alone."""
+        if self.is_two_shot and self.is_multicast:
+            raise ValueError("publish: got multicast in two shots, expected it of the owners' sums")
 
     @property
     def columns_per_store(self) -> int:
@@ -49,7 +56,7 @@ class PublishKernel(ProjectionKernel):
             mailbox.put_fragment(device.load_address(y + column // chunk * 8) + place, full)
         else:
             place = (Int64(row) * self.num_outputs + column) * 2
-            mailbox.put_into_every_box(y, self.num_ranks, place, full)
+            mailbox.put_into_every_box(y, self.num_ranks, place, full, is_multicast=self.is_multicast)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,8 @@ class ReduceKernel:
 
     num_ranks: int
     max_rows: int
+    is_multicast: bool = False
+    """As for the publisher."""
 
     @cute.jit
     def __call__(
@@ -94,7 +103,9 @@ class ReduceKernel:
             first = chunks.toint() + place
             total = mailbox.take_sum(first, Int64(step), self.num_ranks, polls, error.toint(), Int32(0))
             full = _full_words(total)
-            mailbox.put_into_every_box(table.toint(), self.num_ranks, place, full)
+            mailbox.put_into_every_box(
+                table.toint(), self.num_ranks, place, full, is_multicast=self.is_multicast
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

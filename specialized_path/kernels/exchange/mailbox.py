@@ -38,8 +38,19 @@ def put_fragment(address: Any, words: tuple[Any, ...]) -> None:
     )
 
 
-def put_into_every_box(table: Any, num_ranks: int, place: Any, words: tuple[Any, ...]) -> None:
-    """Stores four words `place` bytes behind each of the `num_ranks` addresses of a table."""
+def put_into_every_box(
+    table: Any, num_ranks: int, place: Any, words: tuple[Any, ...], *, is_multicast: bool = False
+) -> None:
+    """Stores four words `place` bytes behind each of the `num_ranks` addresses of a table.
+
+    By multicast the table holds one address, at which one store reaches the boxes of all.
+    """
+    if is_multicast:
+        inline_ptx(
+            "multimem.st.relaxed.sys.global.v4.bf16x2 [{$r0}], {{$r1},{$r2},{$r3},{$r4}};",
+            read_only_args=[Int64(device.load_address(table) + place), *words],
+        )
+        return
     for rank in range(num_ranks):
         put_fragment(device.load_address(table + rank * 8) + place, words)
 

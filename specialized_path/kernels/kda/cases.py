@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from specialized_path.kernels.kda.geometry import DIM, TAPS
+from specialized_path.reference.rounding import round_to
 
 POISON = float("nan")
 
@@ -68,7 +69,7 @@ def random_inputs(heads: int, num_reqs: int, tokens: int, seed: int = 0) -> KdaI
     """Ordinary inputs on the CPU: permuted slots, any accepted count, states and windows of earlier steps.
 
     f_a and F_b hold few bits, so that every order of summation gives the same raw gate: one flipped bit of it would
-    move a decay by percents and hide everything else.
+    move a decay by percents and hide everything else. A case has them of all bits.
     """
     gen = torch.Generator().manual_seed(seed)
     width = heads * DIM
@@ -115,6 +116,25 @@ class Case:
 
 def _nothing(inputs: KdaInputs) -> None:
     del inputs
+
+
+def _fine_gates(inputs: KdaInputs) -> None:
+    """f_a and F_b of ordinary magnitude and all bits.
+
+    Rows of F_b are drawn again until no raw gate lies so near to the middle of two BF16 numbers that the error
+    allowed to its FP32 sum decides on the rounding: the kernel's raw gates are the oracle's.
+    """
+    gen = torch.Generator().manual_seed(7)
+    f_a = inputs.columns("f_a")
+    f_a[:] = torch.randn(f_a.shape, generator=gen)
+    near = torch.ones(len(inputs.w_f_b), dtype=torch.bool)
+    while near.any():
+        drawn = torch.randn(int(near.sum()), DIM, generator=gen) * DIM**-0.5
+        inputs.w_f_b[near] = drawn.bfloat16()
+        exact = f_a.double() @ inputs.w_f_b.double().T
+        error = 2.0**-20 * (f_a.double().abs() @ inputs.w_f_b.double().abs().T)
+        low, high = (round_to(end, torch.bfloat16) for end in (exact - error, exact + error))
+        near = (low != high).any(dim=0)
 
 
 def _fresh(inputs: KdaInputs) -> None:
@@ -251,6 +271,7 @@ def _same_slot(inputs: KdaInputs) -> None:
 
 CASES = (
     Case(name="random", change=_nothing),
+    Case(name="raw gates of all bits", change=_fine_gates),
     Case(name="fresh request", change=_fresh),
     Case(name="slot 0 among live requests", change=lambda i: _first_null(i, 0)),
     Case(name="slot -1 among live requests", change=lambda i: _first_null(i, -1)),

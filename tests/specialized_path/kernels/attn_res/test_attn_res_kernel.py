@@ -176,3 +176,42 @@ def test_a_chain_of_dependent_kernels_reads_what_the_one_before_wrote() -> None:
         out, _ = run(launch.attn_res_after_attention, chained, inputs.delta, layer_idx=92, prefix_out=got)
     assert_same_bits(got, expected)
     assert_close(out, x, T1, term_magnitudes=term_magnitudes(inputs, expected, 8))
+
+
+def boundaries() -> list[tuple[str, Run, int, dict[str, int]]]:
+    """Each kernel of the inventory by its boundary: function, finished blocks, layer."""
+    after = launch.attn_res_after_attention
+    return [
+        ("first layer", launch.attn_res_before_attention, 0, {"layer_idx": 0}),
+        *((f"add to {n}", after, n, {"layer_idx": 12 * n - 11}) for n in range(1, 9)),
+        *((f"replace behind {n}", after, n, {"layer_idx": 12 * n - 12}) for n in range(1, 9)),
+        ("output", launch.attn_res_output, 8, {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("function", "num_blocks", "options"), [pytest.param(*rest, id=name) for name, *rest in boundaries()]
+)
+def test_bits_depend_on_no_run_replay_position_or_neighbour(
+    function: Run, num_blocks: int, options: dict[str, int]
+) -> None:
+    """Eight rows that differ, at every position and alone; the first layer has no delta and writes its block."""
+    inputs = inputs_on_gpu(CASES[0], 8, num_blocks)
+
+    def outputs(rows: Tensor) -> tuple[Tensor, Tensor]:
+        per_row = {name: getattr(inputs, name)[rows].clone() for name in ("prefix", "blocks", "delta")}
+        delta = per_row["delta"] if num_blocks else None
+        return run(function, AttnResInputs(**{**vars_of(inputs), **per_row}), delta, **options)
+
+    everyone = torch.arange(8, device="cuda")
+    wanted = torch.stack(outputs(everyone))
+    for shift in range(8):
+        rows = everyone.roll(shift)
+        assert_same_bits(torch.stack(outputs(rows)), wanted[:, rows])
+        assert_same_bits(torch.stack(outputs(rows[:1])), wanted[:, rows[:1]])
+    found: list[Tensor] = []
+    graph = captured(lambda: found.append(torch.stack(outputs(everyone))))
+    for _ in range(5):
+        found[-1].fill_(float("nan"))
+        graph.replay()
+        assert_same_bits(found[-1], wanted)

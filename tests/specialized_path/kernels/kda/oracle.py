@@ -18,7 +18,7 @@ from specialized_path.reference.oc07_kda_verify import kda_recurrence_verify, sh
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """Results in float64, y not rounded."""
+    """Results in the arithmetic's type, y not rounded."""
 
     y: Tensor
     """[B*q, H*128]."""
@@ -30,31 +30,29 @@ class Expected:
     """BF16, likewise."""
 
 
-def expect(inputs: KdaInputs) -> Expected:
-    """Runs the oracle; the inputs stay as they are."""
+def expect(inputs: KdaInputs, acc_dtype: torch.dtype = torch.float64) -> Expected:
+    """Runs the oracle in `acc_dtype`; the inputs stay as they are."""
     i = inputs
     width, num_reqs, tokens = i.heads * DIM, i.slots.shape[0], i.tokens
     rows = i.projected.unflatten(0, (num_reqs, tokens))
     gate, f_a, b = (i.columns(n).unflatten(0, (num_reqs, tokens)) for n in ("g", "f_a", "b"))
-    conv_state, state = i.conv_state.clone(), i.state.double()
+    conv_state, state = i.conv_state.clone(), i.state.to(acc_dtype, copy=True)
     accepted = i.num_accepted_tokens
     mixed = short_conv_verify(
-        rows[..., : 3 * width], i.conv_weight, conv_state, i.slots, accepted, acc_dtype=torch.float64
+        rows[..., : 3 * width], i.conv_weight, conv_state, i.slots, accepted, acc_dtype=acc_dtype
     )
     q, k, v = mixed.unflatten(-1, (3, i.heads, DIM)).unbind(dim=2)
-    g, beta = kda_gates(f_a, b, i.w_f_b, i.A_log, i.dt_bias, acc_dtype=torch.float64)
-    start = _start_states(i)
-    o = kda_recurrence_verify(q, k, v, g, beta, state, i.slots, accepted, acc_dtype=torch.float64)
-    y = gated_rms_norm(o, gate.double(), i.o_norm_weight, acc_dtype=torch.float64)
+    g, beta = kda_gates(f_a, b, i.w_f_b, i.A_log, i.dt_bias, acc_dtype=acc_dtype)
+    start = _start_states(i).to(acc_dtype)
+    o = kda_recurrence_verify(q, k, v, g, beta, state, i.slots, accepted, acc_dtype=acc_dtype)
+    y = gated_rms_norm(o, gate.to(acc_dtype), i.o_norm_weight, acc_dtype=acc_dtype)
     terms = torch.zeros_like(o)
     for t in range(tokens):
-        _, start = delta_rule_step(
-            q[:, t], k[:, t], v[:, t], g[:, t], beta[:, t], start, acc_dtype=torch.float64
-        )
+        _, start = delta_rule_step(q[:, t], k[:, t], v[:, t], g[:, t], beta[:, t], start, acc_dtype=acc_dtype)
         unit = q[:, t] * torch.rsqrt(q[:, t].square().sum(-1, keepdim=True) + 1e-6) * DIM**-0.5
         terms[:, t] = (start.abs() @ unit.abs().unsqueeze(-1)).squeeze(-1)
-    factor = torch.rsqrt(o.square().mean(-1, keepdim=True) + 1e-5) * i.o_norm_weight.double()
-    terms = (terms * factor).flatten(-2) * torch.sigmoid(gate.double())
+    factor = torch.rsqrt(o.square().mean(-1, keepdim=True) + 1e-5) * i.o_norm_weight.to(acc_dtype)
+    terms = (terms * factor).flatten(-2) * torch.sigmoid(gate.to(acc_dtype))
     live = (i.slots > 0).any(dim=1)[:, None, None]
     return Expected(
         y=torch.where(live, y, 0).flatten(0, 1),

@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from specialized_path.kernels.kda.cases import CASES, case_inputs, random_inputs
+from specialized_path.kernels.kda.geometry import DIM
 from specialized_path.kernels.kda.launch import KdaWeights, kda_decode
 from specialized_path.kernels.kda.schedule import HEADS, MAX_REQUESTS, MAX_TOKENS
 from specialized_path.kernels.kda.variants import ROLES, find_variant, kda_variants, variants
+from specialized_path.reference.rounding import round_to
 
 
 def weights_of(heads: int) -> KdaWeights:
@@ -77,3 +79,19 @@ def test_a_case_differs_from_ordinary_inputs(case: object) -> None:
         for a, b in zip(vars(plain).values(), vars(changed).values(), strict=True)
     )
     assert same == (case.name == "random")  # type: ignore[attr-defined]
+
+
+def test_the_raw_gates_of_all_bits_do_not_depend_on_the_order_of_their_sums() -> None:
+    case = next(c for c in CASES if c.name == "raw gates of all bits")
+    inputs = case_inputs(case, 12, 3, 8)
+    f_a, w = inputs.columns("f_a"), inputs.w_f_b
+    exact = round_to(f_a.double() @ w.double().T, torch.bfloat16)
+    order = torch.arange(DIM).flip(0)
+    upwards, downwards = (f_a[:, :1].float() * w[:, :1].float().T * 0 for _ in range(2))
+    for k, j in zip(range(DIM), order, strict=True):
+        upwards += f_a[:, k : k + 1].float() * w[:, k].float()
+        downwards += f_a[:, j : j + 1].float() * w[:, j].float()
+    assert not torch.equal(upwards, downwards)
+    assert torch.equal(upwards.bfloat16(), exact) and torch.equal(downwards.bfloat16(), exact)
+    # Bits that the coarse values of the other cases do not have.
+    assert bool((f_a.float() * 16 % 1 != 0).any()) and bool((w.float() * 32 % 1 != 0).any())

@@ -147,7 +147,17 @@ def test_a_captured_graph_follows_lengths_and_pages_and_keeps_the_eager_bits(
 def test_shards_of_the_context_merge_to_the_whole(
     num_tokens: int, interleave: int, schedule: Schedule, dtype: torch.dtype
 ) -> None:
-    lengths, size = (0, 1, 2, 5, 300, 1000), 4
+    check_shards(4, num_tokens, interleave, schedule, dtype)
+
+
+@pytest.mark.parametrize("size", [8, 16])
+def test_shards_of_a_whole_group_merge_to_the_whole(size: int, dtype: torch.dtype) -> None:
+    check_shards(size, 4, 1, SCHEDULES[0], dtype)
+
+
+def check_shards(size: int, num_tokens: int, interleave: int, schedule: Schedule, dtype: torch.dtype) -> None:
+    """Requests of no token, of fewer than ranks, and of more, shared out among `size` ranks."""
+    lengths = (0, 1, 2, 5, 300, 1000)
     case = AttentionCase(name="", lengths=lengths, num_tokens=num_tokens, num_heads=96)
     whole = attention_inputs(case, dtype, "cuda")
     scale = scale_for(dtype)

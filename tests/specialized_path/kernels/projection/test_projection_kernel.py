@@ -90,6 +90,32 @@ def test_a_row_has_the_same_bits_at_every_position_of_a_batch(shape: WeightShape
     assert_same_bits(together, together[:1].expand(batch, -1).contiguous())
 
 
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("shape", ALL_SHAPES)
+def test_a_row_has_the_same_bits_beside_any_others(shape: WeightShape, batch: int) -> None:
+    x, w = inputs_of(shape, batch)
+    together = project(x, w)
+    for shift in range(1, batch):
+        assert_same_bits(project(x.roll(shift, dims=0), w), together.roll(shift, dims=0))
+
+
+def test_every_batch_agrees_with_the_oracle() -> None:
+    for batch in range(1, 65):
+        x, w = inputs_of(SMALLEST, batch)
+        out = poisoned(batch, SMALLEST)
+        project(x, w, out=out)
+        check(x, w, out)
+
+
+@pytest.mark.parametrize("shape", ALL_SHAPES)
+def test_batches_between_those_fitted_agree_with_the_oracle_for_every_weight(shape: WeightShape) -> None:
+    for batch in (3, 5, 6, 7, 9, 33):
+        x, w = inputs_of(shape, batch)
+        out = poisoned(batch, shape)
+        project(x, w, out=out)
+        check(x, w, out)
+
+
 @pytest.mark.parametrize("batch", [b - 1 for b in BATCHES if b > 2])
 def test_rows_behind_the_batch_are_neither_read_nor_written(batch: int) -> None:
     x, w = inputs_of(SMALLEST, batch)
