@@ -54,9 +54,8 @@ def _alternating(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _large_terms_cancel(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """A sum of about 1 that passes through 48: an FP32 sum stays in its class, one of fewer bits does not."""
     x, w = x.clone(), w.clone()
-    x[:, 0], x[:, -1] = 16.0, -16.0
+    x[:, 0], x[:, -1] = 1024.0, -1024.0
     w[:, 0] = w[:, -1] = 3.0
     return x, w
 
