@@ -11,6 +11,6 @@ reseal(
     bundle,
     lambda records: [
         *records,
-        *(r.model_copy(update={"hardware": "another"}) for r in records if r.kind == "kernel_sources"),
+        *(r.model_copy(update={"command": ("another",)}) for r in records if r.kind == "kernel_sources"),
     ],
 )
