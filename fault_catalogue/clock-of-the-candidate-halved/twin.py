@@ -7,7 +7,7 @@ from harness.model.words import Arm
 
 
 def later(ledger: LedgerEvidence) -> LedgerEvidence:
-    rows = [row.model_copy(update={"started_ns": row.started_ns + 10**9}) for row in ledger.rows]
+    rows = [row.model_copy(update={"started_ns": row.started_ns + 10**6}) for row in ledger.rows]
     return ledger.model_copy(update={"rows": tuple(rows)})
 
 
