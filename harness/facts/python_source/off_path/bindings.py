@@ -49,6 +49,20 @@ def names_bound(node: ast.AST) -> list[str]:
     return []
 
 
+def evaluated_around(node: ast.AST) -> list[ast.expr]:
+    """The expressions of a definition or `lambda` that run in the scope around it, where it is defined."""
+    match node:
+        case ast.ClassDef():
+            return [*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)]
+        case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            arguments = node.args
+            annotations = [a.annotation for a in walk(arguments) if isinstance(a, ast.arg)]
+            own = () if isinstance(node, ast.Lambda) else (*node.decorator_list, node.returns)
+            found = (*own, *arguments.defaults, *arguments.kw_defaults, *annotations)
+            return [part for part in found if part is not None]
+    return []
+
+
 def _module_bindings(module: ast.Module) -> Iterator[tuple[str, int, bool]]:
     """Name and line of everything that a file binds at its top, and whether a function does so by `global`."""
     pending: list[tuple[ast.AST, frozenset[str] | None]] = [(statement, None) for statement in module.body]
@@ -59,7 +73,8 @@ def _module_bindings(module: ast.Module) -> Iterator[tuple[str, int, bool]]:
             if declared is None or name in declared:
                 yield name, line, declared is not None
         if isinstance(node, FunctionNode | ast.ClassDef | ast.Lambda):
-            inner = walk(node) if isinstance(node, FunctionNode) else ()
+            pending += [(part, declared) for part in evaluated_around(node)]
+            inner = () if isinstance(node, ast.Lambda) else walk(node)
             declared = frozenset(name for n in inner if isinstance(n, ast.Global) for name in n.names)
         pending += [(child, declared) for child in children(node)]
 

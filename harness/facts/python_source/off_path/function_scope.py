@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from harness.facts.python_source.off_path.bindings import FunctionNode, names_bound
+from harness.facts.python_source.off_path.bindings import FunctionNode, evaluated_around, names_bound
 from harness.facts.python_source.walk import children, walk
 
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -44,6 +44,7 @@ def scope_of(function: FunctionNode) -> FunctionScope:
     while pending:
         node, is_own, is_walrus_own = pending.pop()
         _note(scope, node, is_own=is_walrus_own if isinstance(node, ast.NamedExpr) else is_own)
+        pending += [(part, is_own, is_walrus_own) for part in evaluated_around(node)]
         for child in children(node):
             is_inside = not _opens_scope(node, child)
             is_comprehension = isinstance(node, _COMPREHENSIONS)

@@ -12,6 +12,7 @@ from harness.facts.python_source.names import dotted, resolve_relative
 from harness.facts.python_source.off_path.bindings import (
     Bindings,
     FunctionNode,
+    evaluated_around,
     names_bound,
     why_class_not_plain,
     why_not_plain,
@@ -20,7 +21,8 @@ from harness.facts.python_source.tree import SourceTree
 from harness.facts.python_source.walk import children, walk
 from harness.facts.python_source.words import names_in
 
-_OWN_SCOPES = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _OVERLOADS = ("overload", "typing.overload")
 Key = tuple[str, str]
 """Path and qualified name."""
@@ -261,32 +263,41 @@ def rebound_names(module: ast.Module, package: str) -> frozenset[str]:
             case ast.Import() | ast.ImportFrom():
                 for name, target in imported_names(ast.Module(body=[node], type_ignores=[]), package):
                     bound[name].add(target)
+                continue
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 is_overload = any(dotted(d) in _OVERLOADS for d in node.decorator_list)
                 bound[name] |= set() if is_overload else {f"line {node.lineno}"}
-            case ast.Assign(targets=targets) if not (is_fallback and _is_none(node.value)):
-                for inner in (n for target in targets for n in walk(target)):
-                    if isinstance(inner, ast.Name):
-                        bound[inner.id].add("an assignment")
+            case ast.Assign(targets=targets, value=value):
+                if is_fallback and _is_none(value):
+                    continue
+                for inner in (n for target in targets for n in walk(target) if isinstance(n, ast.Name)):
+                    bound[inner.id].add("an assignment")
             case _:
-                for name in _names_of_parts(node):
-                    bound[name].add("an assignment")
-                blocks = [] if isinstance(node, ast.Assign) else nested_bodies(node)
                 handled = {id(s) for h in getattr(node, "handlers", ()) for s in h.body}
+                blocks = nested_bodies(node)
                 pending += [(s, is_fallback or id(s) in handled) for block in blocks for s in block]
+        for name in _names_of_parts(node):
+            bound[name].add("an assignment")
     return frozenset(name for name, what in bound.items() if len(what) > 1)
 
 
 def _names_of_parts(statement: ast.stmt) -> Iterator[str]:
-    """Names that a statement binds besides those of the statements below it: targets, patterns, `:=`, `except as`."""
+    """Names that a statement binds besides its own and those of the statements below it.
+
+    Targets, patterns, `except as`, and `:=` wherever the scope around it gets the name.
+    """
     if isinstance(statement, ast.AnnAssign) and statement.value is None:
         return
-    pending: list[ast.AST] = [statement]
+    pending: list[tuple[ast.AST, bool]] = [(statement, False)]
     while pending:
-        node = pending.pop()
-        yield from names_bound(node)
-        if not isinstance(node, _OWN_SCOPES):
-            pending += [child for child in children(node) if not isinstance(child, ast.stmt)]
+        node, in_comprehension = pending.pop()
+        if isinstance(node, _DEFINITIONS):
+            pending += [(part, in_comprehension) for part in evaluated_around(node)]
+            continue
+        if not in_comprehension or isinstance(node, ast.NamedExpr):
+            yield from names_bound(node)
+        in_comprehension |= isinstance(node, _COMPREHENSIONS)
+        pending += [(child, in_comprehension) for child in children(node) if not isinstance(child, ast.stmt)]
 
 
 def _is_text(statement: ast.stmt) -> bool:

@@ -145,6 +145,15 @@ def test_a_reader_or_constant_that_another_file_sets_is_undecided_and_other_name
         "for {} in (bool,):\n    pass\n",
         "with open('x') as {}:\n    pass\n",
         "print({} := bool)\n",
+        "first = ({} := bool)\n",
+        "seen = [{} := bool for _ in (1,)]\n",
+        "def late(x=({} := bool)):\n    pass\n",
+        "def late(*, x=({} := bool)):\n    pass\n",
+        "def late(x: ({} := bool)):\n    pass\n",
+        "late = lambda x=({} := bool): x\n",
+        "@({} := print)\ndef late():\n    pass\n",
+        "class Late(({} := object)):\n    pass\n",
+        "class Late:\n    global {0}\n    {0} = bool\n",
         "{}: object = bool\n",
         "del {}\n",
         "try:\n    pass\nexcept OSError as {}:\n    pass\n",
@@ -158,6 +167,22 @@ def test_a_reader_that_its_file_binds_again_in_any_way_is_undecided_and_another_
     texts = [reader(READER, after=f"\n\n{binding.format(name)}") for name in ("is_on", "was_on")]
     states = [worst_state(read_hunks(HEAD, fast=text)) for text in texts]
     assert states == [GuardState.UNDECIDED, GuardState.GUARDED]
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "def late(x=lambda: ({} := bool)):\n    pass\n",
+        "def late({}=1):\n    pass\n",
+        "def late():\n    return ({} := bool)\n",
+        "class Late:\n    {} = bool\n",
+        "late = [{} for {} in (1,)]\n".replace("{}", "{0}"),
+        "late = lambda {}=1: 2\n",
+    ],
+)
+def test_a_name_that_a_scope_inside_keeps_to_itself_is_not_bound_again(inside: str) -> None:
+    fast = reader(READER, after=f"\n\n{inside.format('is_on')}")
+    assert worst_state(read_hunks(HEAD, fast=fast)) is GuardState.GUARDED
 
 
 def test_a_dict_that_is_empty_where_it_is_made_may_be_filled_where_it_is_read() -> None:
