@@ -59,7 +59,7 @@ class BlockServer(DrivenProcess, Completer):
     @property
     def is_running(self) -> bool:
         """Whether it is ready and alive."""
-        return self.ready_s is not None and self._program is not None and self._program.is_running
+        return self.ready_s is not None and super().is_running
 
     def start(self) -> None:
         """Starts the engine and waits until it says that it is ready.
@@ -72,10 +72,16 @@ class BlockServer(DrivenProcess, Completer):
         with socket.create_server(("127.0.0.1", 0)) as listener:
             plan = folder / "plan.json"
             source = self._source.model_dump() if self._source is not None else None
-            asked = {"args": self._args, "port": listener.getsockname()[1], "weights": source}
+            asked = {
+                "args": self._args,
+                "port": listener.getsockname()[1],
+                "weights": source,
+                "nonce": self.spec.nonce,
+                "is_traced": self.spec.is_traced,
+            }
             plan.write_text(json.dumps(asked))
             try:
-                if self._is_ended or self.launch(str(plan)) is None:
+                if self._is_ended or self.launch_driver(str(plan)) is None:
                     raise self.error("blocks-start", "The engine's process could not be started.")
                 self.ready_s = self._wait_until_ready(listener)
             except BaseException:
@@ -126,6 +132,12 @@ class BlockServer(DrivenProcess, Completer):
         except FAULTS as error:
             raise self.error("blocks-unreadable", "The engine's process tells no tokens.") from error
 
+    def reset_prefix_cache(self) -> None:
+        """Makes the engine forget what it could reuse of earlier requests; none may be running."""
+        self._say(do="forget")
+        if self._hear() != {"forgot": True}:
+            raise self.error("blocks-forget", "The engine does not empty its prefix cache.")
+
     def complete_many(
         self,
         requests: Sequence[CompletionRequest],
@@ -134,30 +146,31 @@ class BlockServer(DrivenProcess, Completer):
         suite: str,
         together: bool = False,  # noqa: ARG002 - they always start together
     ) -> tuple[SuiteItem, ...]:
-        """Greedy answers to prompts of tokens, of which all are in flight from the first step on.
+        """Greedy answers to prompts of tokens, of which `concurrency` are in flight from the first step on.
+
+        Times of arrival count from the start of all.
 
         Raises:
             EngineError: the engine died, or what it says is not what the driver writes.
         """
-        if concurrency < len(requests):
-            raise ValueError(f"{len(requests)} requests start together, not {concurrency} at a time")
         ids = [make_request_id(suite, self.spec, next(self._serial)) for _ in requests]
         asked = zip(ids, requests, strict=True)
         started = time.perf_counter()
         self._say(
             do="serve",
+            concurrency=concurrency,
             requests=[
                 {"id": name, "prompt": r.prompt_token_ids, "max_tokens": r.max_tokens} for name, r in asked
             ],
         )
         try:
-            return self._read_answers(ids, requests, started)
+            return self._read_answers(ids, requests, started, concurrency)
         except FAULTS as error:
             message = f"The engine's process wrote what no driver writes: {type(error).__name__}."
             raise self.error("blocks-unreadable", message) from error
 
     def _read_answers(
-        self, ids: Sequence[str], requests: Sequence[CompletionRequest], started: float
+        self, ids: Sequence[str], requests: Sequence[CompletionRequest], started: float, concurrency: int
     ) -> tuple[SuiteItem, ...]:
         """Tokens with their times of arrival, until the driver gives its own counts."""
         tokens: dict[str, list[int]] = {name: [] for name in ids}
@@ -172,7 +185,7 @@ class BlockServer(DrivenProcess, Completer):
             SuiteItem(
                 item=request.item,
                 request_id=name,
-                concurrency=len(requests),
+                concurrency=min(concurrency, len(requests)),
                 num_prompt_tokens=len(request.prompt_token_ids),
                 token_ids=tuple(tokens[name]),
                 text="",
@@ -200,24 +213,12 @@ class BlockServer(DrivenProcess, Completer):
         except OSError as error:
             raise self._lost(error) from error
         if not line:
-            raise self.error("blocks-died", "The engine's process is gone.")
+            raise self.error("engine-died", "The engine's process is gone.")
         return json.loads(line)
 
     def _lost(self, error: OSError) -> EngineError:
         why = "It does not answer" if isinstance(error, TimeoutError) else "The engine's process is gone"
-        return self.error("blocks-died", f"{why}: {type(error).__name__}.")
-
-    def pause(self) -> None:
-        """Stops every process of the arm (SIGSTOP), so that it takes no time from a timed one."""
-        self._tell("pause")
-
-    def resume(self) -> None:
-        """Lets a paused arm go on."""
-        self._tell("resume")
-
-    def _tell(self, word: str) -> None:
-        if self._program is None or not self._program.tell(word):
-            raise self.error("blocks-died", f"The engine's process cannot {word}: it is gone.")
+        return self.error("engine-died", f"{why}: {type(error).__name__}.")
 
     def stop(self) -> None:
         """Lets the engine shut down in good order, and ends whatever of it is left by force. Safe to call twice."""

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import httpx2
 
 from harness.engine.arm_spec import ArmSpec
-from harness.engine.log_tail import read_first_error, read_log_tail
-from harness.engine.supervised import Supervised
-from harness.engine.trace_settings import write_settings
+from harness.engine.engine_process import EngineProcess
 from harness.model.errors import EngineError
 
-LOG_TAIL_LINES = 40
 
-
-class ArmServer:
-    """Serves an arm between `start` and `stop`; use it as a context manager.
-
-    Whatever ends the harness, also SIGKILL, ends every process of the server.
-    """
+class ArmServer(EngineProcess):
+    """Serves an arm between `start` and `stop`; use it as a context manager."""
 
     def __init__(
         self,
@@ -39,15 +28,13 @@ class ArmServer:
         stop_timeout_s: float = 15,
     ) -> None:
         """`command` gives the command line for a port; None runs vLLM."""
-        self.spec = spec
+        super().__init__(spec)
         self.ready_s: float | None = None
         """Seconds from the start to the first healthy answer."""
         self.port = 0
         self._command = command or spec.command
         self._ready_timeout_s = ready_timeout_s
         self._stop_timeout_s = stop_timeout_s
-        self._program: Supervised | None = None
-        self._temp_dir = Path()
         self._is_ended = False
         self._http = httpx2.Client(trust_env=False, timeout=10)
 
@@ -56,58 +43,21 @@ class ArmServer:
         """Where the server listens."""
         return f"http://127.0.0.1:{self.port}"
 
-    @property
-    def is_running(self) -> bool:
-        """Whether the server's process is alive."""
-        return self._program is not None and self._program.is_running
-
-    @property
-    def log_tail(self) -> tuple[str, ...]:
-        """The log's last lines, without secrets and paths of this machine: untrusted text."""
-        return read_log_tail(self.spec.log_path, LOG_TAIL_LINES, self._public_names)
-
-    @property
-    def _public_names(self) -> dict[str, str]:
-        spec = self.spec
-        return {
-            str(self._temp_dir): "{tmp}",
-            str(spec.ledger_dir): "{ledger}",
-            str(spec.model_dir): "{model}",
-            str(spec.import_path): "{head}",
-            str(Path(__file__).resolve().parents[2]): "{harness}",
-            sys.prefix: "{python}",
-            sys.base_prefix: "{python}",
-            str(Path.home()): "~",
-        }
-
-    def error(self, slug: str, message: str, advice: str = "") -> EngineError:
-        """An error about this server: names the first exception in its log and carries the last lines."""
-        cause = read_first_error(self.spec.log_path, self._public_names)
-        text = f"{self.spec.arm}: {message}" + (f" First error in its log: {cause}" if cause else "")
-        return EngineError(slug, text, advice, "\n".join(self.log_tail))
-
     def start(self) -> None:
         """Starts the server and waits until it answers; raises EngineError if it dies or takes too long."""
         if self._is_ended:
             raise self.error("engine-ended", "It was stopped before it was started.")
         started = time.monotonic()
         self.spec.ledger_dir.mkdir(parents=True, exist_ok=True)
-        write_settings(self.spec.trace_settings, self.spec.settings_path)
-        self._temp_dir = Path(tempfile.mkdtemp(prefix="fasttrack-"))
         self.port = _free_port()
         try:
-            self._launch()
+            if self.launch(self._command(self.port)) is None:
+                raise self.error("engine-start", "The server's command could not be run.")
             self._wait_until_ready(started + self._ready_timeout_s)
         except BaseException:
             self.kill()
             raise
         self.ready_s = time.monotonic() - started
-
-    def _launch(self) -> None:
-        self._program = Supervised(self._temp_dir, self.spec.log_path)
-        command, env = self._command(self.port), self.spec.environment(self._temp_dir)
-        if not self._program.launch(command, env, warm=self.spec.starts_warm):
-            raise self.error("engine-start", "The server's command could not be run.")
 
     def _wait_until_ready(self, deadline: float) -> None:
         while time.monotonic() < deadline:
@@ -171,18 +121,6 @@ class ArmServer:
                 "engine-rpc", f"reset_prefix_cache: HTTP {answer.status_code}: {answer.text[:300]}"
             )
 
-    def pause(self) -> None:
-        """Stops every process of the server (SIGSTOP), so that an idle arm takes no time from a timed one."""
-        self._tell("pause")
-
-    def resume(self) -> None:
-        """Lets a paused server go on."""
-        self._tell("resume")
-
-    def _tell(self, word: str) -> None:
-        if self._program is None or not self._program.tell(word):
-            raise self.error("engine-died", f"The server cannot {word}: it is gone.")
-
     def stop(self) -> None:
         """Stops the server in good order, and whatever of it is left by force. Safe to call twice."""
         if self._program is None:
@@ -196,10 +134,7 @@ class ArmServer:
     def kill(self) -> None:
         """Kills every process of the server at once and removes its temporary folder."""
         self._is_ended = True
-        if self._program is not None:
-            self._program.kill()
-        elif self._temp_dir != Path():
-            shutil.rmtree(self._temp_dir, ignore_errors=True)
+        self.end()
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -215,7 +150,19 @@ class ArmServer:
             self.kill()
 
 
-def start_together(servers: Sequence[ArmServer]) -> tuple[EngineError | None, ...]:
+class Startable(Protocol):
+    """An arm that is started, and killed where another did not start."""
+
+    def start(self) -> None:
+        """Returns once it answers; raises EngineError."""
+        ...
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        ...
+
+
+def start_together(servers: Sequence[Startable]) -> tuple[EngineError | None, ...]:
     """Starts servers at the same time; for each, why it did not start, or None. Ctrl-C kills them all."""
     with ThreadPoolExecutor(len(servers)) as pool:
         futures = [pool.submit(server.start) for server in servers]

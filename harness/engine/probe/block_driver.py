@@ -1,8 +1,9 @@
 """The program of a timed arm: `python -m harness.engine.probe.block_driver PLAN`.
 
-Runs one engine in the environment of an arm, with its tracer, and serves what the harness asks over a connection: a
-block of requests at a time, all of them from the first step on. Every step's tokens are sent as soon as the engine has
-them, so that it is the harness that tells the time of their arrival. Between two blocks it waits and computes nothing.
+Runs one engine in the environment of an arm, with its tracer where it is traced, and serves what the harness asks over
+a connection: a block of requests at a time, as many of them in flight as it is told. Every step's tokens are sent as
+soon as the engine has them, so that it is the harness that tells the time of their arrival. Between two blocks it waits
+and computes nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 import sys
 import time
 import zlib
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -37,8 +39,10 @@ class BlockEngine:
                 return
             if command["do"] == "tokenize":
                 self._say(tokens=self._tokenize(command["text"]))
+            elif command["do"] == "forget":
+                self._say(forgot=self._forget())
             else:
-                self._serve(command["requests"])
+                self._serve(command["requests"], command["concurrency"])
 
     def _say(self, **fields: Any) -> None:
         self._answers.write(json.dumps(fields, separators=(",", ":")) + "\n")
@@ -50,17 +54,24 @@ class BlockEngine:
             return spread_tokens(text, self._engine.model_config.get_vocab_size())
         return list(tokenizer.encode(text, add_special_tokens=False))
 
-    def _serve(self, requests: Sequence[Mapping[str, Any]]) -> None:
+    def _forget(self) -> bool:
+        """Whether nothing of earlier requests can be reused."""
+        keeps = self._engine.vllm_config.cache_config.enable_prefix_caching
+        return not keeps or bool(self._engine.reset_prefix_cache())
+
+    def _serve(self, requests: Sequence[Mapping[str, Any]], concurrency: int) -> None:
         refused: dict[str, str] = {}
         counts: dict[str, int] = {}
-        for request in requests:
-            try:
-                self._add(request)
-                counts[request["id"]] = 0
-            except ValueError as error:
-                refused[request["id"]] = f"{type(error).__name__}: {error}"[:2000]
-        while self._engine.has_unfinished_requests():
-            tokens = {o.request_id: list(o.outputs[0].token_ids) for o in self._engine.step()}
+        engine, waiting = self._engine, deque(requests)
+        while waiting or engine.has_unfinished_requests():
+            while waiting and engine.get_num_unfinished_requests() < concurrency:
+                request = waiting.popleft()
+                try:
+                    self._add(request)
+                    counts[request["id"]] = 0
+                except ValueError as error:
+                    refused[request["id"]] = f"{type(error).__name__}: {error}"[:2000]
+            tokens = {o.request_id: list(o.outputs[0].token_ids) for o in engine.step()}
             for name, new in tokens.items():
                 counts[name] += len(new)
             self._say(tokens=tokens)
@@ -93,11 +104,11 @@ def spread_tokens(text: str, vocabulary: int) -> list[int]:
     return [zlib.crc32(data[: end + 1]) % vocabulary for end in range(len(data))]
 
 
-def graphs_followed(tracer: Tracer) -> AbstractContextManager[None]:
-    """Replays count in the ledger where a device can capture graphs."""
+def graphs_followed(tracer: Tracer | None) -> AbstractContextManager[None]:
+    """Replays count in the ledger where there is one and a device can capture graphs."""
     import torch
 
-    if not torch.cuda.is_available():
+    if tracer is None or not torch.cuda.is_available():
         return nullcontext()
     from harness.engine.probe.cuda_graphs import follow_cuda_graphs
 
@@ -108,8 +119,8 @@ def main() -> None:
     """Starts the engine, says so, and obeys."""
     plan = json.loads(Path(sys.argv[1]).read_bytes())
     tracer = active()
-    if tracer is None:
-        raise RuntimeError("a timed arm needs a tracer")
+    if (tracer is not None) != plan["is_traced"]:
+        raise RuntimeError("a timed arm has a tracer exactly where its plan says so")
     inspect_models_here()
     started = time.monotonic()
     drawer = offer_weights(plan.get("weights"))
@@ -120,7 +131,7 @@ def main() -> None:
             with connection.makefile("r", encoding="utf-8") as asked, connection.makefile("w") as answers:
                 weights = drawer.describe(engine) if drawer is not None else describe_weights(engine)
                 ready = {
-                    "nonce": tracer.settings.nonce,
+                    "nonce": plan["nonce"],
                     "ready_s": round(time.monotonic() - started, 1),
                     "weights": weights.model_dump() if weights is not None else None,
                 }

@@ -43,7 +43,7 @@ class ProbeProcess(DrivenProcess):
         plan_path = folder / "plan.json"
         plan_path.write_text(self.plan.model_dump_json(), encoding="utf-8")
         try:
-            program = None if self.is_killed else self.launch(str(plan_path))
+            program = None if self.is_killed else self.launch_driver(str(plan_path))
             if program is None:
                 raise self.error("probe-start", "The scripted run could not be started.")
             self._wait(program)
