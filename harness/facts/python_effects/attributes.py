@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from harness.facts.python_effects.records import NOT_SAID, fields_of, record_of
 from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
     UNSPELT,
@@ -13,6 +14,7 @@ from harness.facts.python_effects.values import (
     Constant,
     Holder,
     Imported,
+    Items,
     Made,
     Namespace,
     OwnClass,
@@ -59,6 +61,9 @@ def attribute_of(resolver: Resolver, value: Value, name: str) -> Values:
             return frozenset({value})
         case OwnFunction(module=module) if name == "__globals__":
             return frozenset({OwnModule(module)})
+        case Holder(elements=elements, names=names, site=site) if name == "__dict__":
+            keys = tuple(None if n == UNSPELT else ast.Constant(n) for n in names)
+            return frozenset({Items(elements, site, keys=keys)})
         case Holder(elements=elements, names=names, site=site):
             named = [e for e, n in zip(elements, names, strict=True) if n in (name, UNSPELT)]
             return union(resolver.evaluate(e, site) for e in named)
@@ -96,13 +101,6 @@ def _of_foreign(resolver: Resolver, value: Imported | Shared, name: str) -> Valu
     return resolver.named(f"{value.name}.{name}")
 
 
-def fields_of(node: ast.ClassDef) -> list[str]:
-    """The annotated names of a class without a constructor of its own, in order: what `dataclass` makes one of."""
-    if any(isinstance(s, ast.FunctionDef) and s.name == "__init__" for s in node.body):
-        return []
-    return [s.target.id for s in node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
-
-
 def _of_class(resolver: Resolver, own: OwnClass, name: str) -> Values:
     """What the class body, `self.name = ...` in its methods, or its own bases say."""
     scope = own.module.inner[own.node]
@@ -111,13 +109,12 @@ def _of_class(resolver: Resolver, own: OwnClass, name: str) -> Values:
         found |= resolver.bound(binding)
     for node, site in resolver.instance_writes(scope, name):
         found |= resolver.evaluate(node, site)
-    if found:
-        return frozenset(found)
-    for call, at in resolver.callers(own.node):
-        for index, field in enumerate(fields_of(own.node)):
-            given = [k.value for k in call.keywords if k.arg == name] + call.args[index : index + 1]
-            if field == name and given and not isinstance(given[0], ast.Starred):
-                found |= resolver.evaluate(given[0], at)
+    fields = fields_of(own.node)
+    for call, at in resolver.callers(own.node) if name in fields else ():
+        record = record_of(call, fields, at)
+        given = [e for e, n in zip(record.elements, record.names, strict=True) if n in (name, UNSPELT)]
+        found |= {v for e in given if e is not NOT_SAID for v in resolver.evaluate(e, at)}
+    found |= resolver.additions(scope, name, found)
     if found:
         return frozenset(found)
     if name != "__getattr__":

@@ -6,9 +6,15 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from harness.facts.python_effects.containers import subscript_values
+from harness.facts.python_effects.containers import dictionary_of, pairs_of, subscript_values
 from harness.facts.python_effects.flow import own_statements
-from harness.facts.python_effects.records import made_to_hold, record_of
+from harness.facts.python_effects.records import (
+    change_of_record,
+    changed_records,
+    fields_of_record,
+    made_to_hold,
+    record_of,
+)
 from harness.facts.python_effects.scopes import Site
 from harness.facts.python_effects.values import (
     CALL,
@@ -41,15 +47,25 @@ from harness.facts.python_effects.values import (
 if TYPE_CHECKING:
     from harness.facts.python_effects.resolve import Resolver
 
-_COPIES = frozenset({"list", "tuple", "set", "frozenset", "sorted", "dict"})
-_ITERATORS = frozenset({"enumerate", "zip", "map", "filter", "itertools.chain", "itertools.zip_longest"})
+_COPIES = frozenset({"list", "tuple", "set", "frozenset", "sorted"})
+_ITERATORS = frozenset(
+    {"enumerate", "zip", "map", "filter", "itertools.chain", "itertools.product", "itertools.zip_longest"}
+)
 _PASSED_THROUGH = _COPIES | {"iter", "reversed", "next"}
 _GETTER = re.compile(r"_*(get|current|lookup|find)([_A-Z]\w*)?$")
 _TRANSPARENT = frozenset(
     {"property", "cached_property", "staticmethod", "classmethod", "cache", "lru_cache", "override", "final"}
     | {"contextmanager", "asynccontextmanager", "wraps"}
 )
-_BUILTINS_THAT_MATTER = _PASSED_THROUGH | {"__import__", "getattr", "globals", "locals", "vars", "type"}
+_BUILTINS_THAT_MATTER = _PASSED_THROUGH | {
+    "dict",
+    "__import__",
+    "getattr",
+    "globals",
+    "locals",
+    "vars",
+    "type",
+}
 _TAKES_FIRST = re.compile(
     r"^builtins\.|^logging\.getLogger$|^importlib\.import_module$|library\.Library$|^inspect\.(getmodule|unwrap)$"
     r"|^collections\.ChainMap$|^copy\.copy$|^inspect\.getmembers$|^pydoc\.locate$|(^|\.)resolve_(name|obj_by_qualname)$"
@@ -68,6 +84,8 @@ _PATH_METHODS = frozenset(
 )
 """Methods of a path that give another path."""
 _VIEWS = frozenset({"values", "keys", "items", "copy"})
+_TAKES_ONE = frozenset({"get", "pop", "popleft", "setdefault"})
+"""Methods of a container that give one of its elements, or their second argument."""
 
 
 def returned_values(resolver: Resolver, function: OwnFunction) -> Values:
@@ -98,7 +116,7 @@ def returned_values(resolver: Resolver, function: OwnFunction) -> Values:
 
 
 def call_values(resolver: Resolver, node: ast.Call, site: Site) -> Values:
-    if isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS | {"get"}:
+    if isinstance(node.func, ast.Attribute) and node.func.attr in _VIEWS | _TAKES_ONE:
         owner = resolver.evaluate(node.func.value, site)
         is_namespace = isinstance(node.func.value, ast.Call)
         of_container = all(
@@ -106,8 +124,10 @@ def call_values(resolver: Resolver, node: ast.Call, site: Site) -> Values:
             or v == Imported("sys.modules")
             for v in owner
         )
-        if of_container and node.func.attr == "get" and node.args:
-            return subscript_values(resolver, owner, resolver.evaluate(node.args[0], site))
+        if of_container and node.func.attr in _TAKES_ONE:
+            given = [resolver.evaluate(argument, site) for argument in node.args[:2]]
+            taken = subscript_values(resolver, owner, given[0] if given else NOTHING_KNOWN)
+            return union([taken, *given[1:]])
         if of_container and node.func.attr in _VIEWS and not node.args:
             return _view(owner, node.func.attr)
     if (
@@ -116,7 +136,12 @@ def call_values(resolver: Resolver, node: ast.Call, site: Site) -> Values:
         and (found := paths(resolver.evaluate(node.func.value, site)))
     ):
         return found
-    return union(_called(resolver, value, node, site) for value in resolver.evaluate(node.func, site))
+    callee = resolver.evaluate(node.func, site)
+    if (change := change_of_record(node, callee)) is not None:
+        return changed_records(resolver, change, site)
+    if fields := fields_of_record(resolver, node, callee, site):
+        return fields
+    return union(_called(resolver, value, node, site) for value in callee)
 
 
 def _called(resolver: Resolver, value: Value, node: ast.Call, site: Site) -> Values:
@@ -179,6 +204,8 @@ def _called_foreign(resolver: Resolver, value: Imported | Builtin, node: ast.Cal
             return resolver.attribute(first, "__dict__")
         case Builtin(name="type") if len(node.args) == 1:
             return resolver.attribute(first, "__class__")
+        case Builtin(name="dict"):
+            return frozenset({dictionary_of(resolver, node, site)})
         case Builtin(name=name) if name in _PASSED_THROUGH and node.args:
             if name == "next":
                 return resolver.elements(first)
@@ -210,7 +237,7 @@ def _view(owner: Values, name: str) -> Values:
     for value in owner:
         if isinstance(value, Items) and value.keys is not None and name in ("keys", "items"):
             keys = tuple(key for key in value.keys if key is not None)
-            views.add(Items(keys if name == "keys" else (*keys, *value.elements), value.site))
+            views.add(Items(keys, value.site) if name == "keys" else pairs_of(value))
         else:
             views.add(value)
     return frozenset(views)
@@ -262,7 +289,7 @@ def _over(name: str, given: list[ast.expr], site: Site) -> Values:
     match name:
         case "enumerate":
             element: ast.expr = ast.Tuple([unknown, each[0]], ast.Load())
-        case "zip":
+        case "zip" | "zip_longest" | "product":
             element = ast.Tuple(each, ast.Load())
         case "map" if len(given) > 1:
             element = ast.Call(given[0], each[1:], [])

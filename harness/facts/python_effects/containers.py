@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from harness.facts.python_effects.attributes import attribute_of, fields_of
+from harness.facts.python_effects.attributes import attribute_of
+from harness.facts.python_effects.records import fields_of
 from harness.facts.python_effects.values import (
     COPY_OF,
     NOTHING_KNOWN,
@@ -31,6 +32,7 @@ from harness.facts.python_effects.values import (
 
 if TYPE_CHECKING:
     from harness.facts.python_effects.resolve import Resolver
+    from harness.facts.python_effects.scopes import Site
 
 
 def subscript_values(resolver: Resolver, values: Values, index: Values) -> Values:
@@ -70,12 +72,51 @@ def subscript_values(resolver: Resolver, values: Values, index: Values) -> Value
 
 def item_values(resolver: Resolver, value: Items, index: Values) -> Values:
     """The value under a key of a dictionary; any of them where the key cannot be told."""
+    pairs = list(zip(value.keys or (), value.elements, strict=True))
     same = [
-        element
-        for key, element in zip(value.keys or (), value.elements, strict=True)
+        (key, element)
+        for key, element in pairs
         if key is None or not index.isdisjoint(resolver.evaluate(key, value.site) - {UNKNOWN})
     ]
-    return union(resolver.evaluate(e, value.site) for e in same or value.elements)
+    return union(
+        subscript_values(resolver, resolver.evaluate(element, value.site), index)
+        if key is None
+        else resolver.evaluate(element, value.site)
+        for key, element in same or pairs
+    )
+
+
+def dictionary_of(resolver: Resolver, node: ast.Call, site: Site) -> Items:
+    """What `dict` makes of pairs, of other dictionaries and of keywords."""
+    made: list[tuple[ast.expr | None, ast.expr]] = []
+    for argument in node.args:
+        displays = [v for v in resolver.evaluate(argument, site) if isinstance(v, Items) and v.keys is None]
+        for display in displays:
+            for index in range(len(display.elements)):
+                pair = ast.Subscript(argument, ast.Constant(index), ast.Load())
+                key, value = (ast.Subscript(pair, ast.Constant(place), ast.Load()) for place in (0, 1))
+                made.append((key, value))
+        if not displays:
+            made.append((None, argument))
+    made += [(ast.Constant(k.arg) if k.arg else None, k.value) for k in node.keywords]
+    return Items(tuple(value for _, value in made), site, keys=tuple(key for key, _ in made))
+
+
+def pairs_of(dictionary: Items) -> Items:
+    """The keys of a dictionary, each with its value."""
+    unknown = ast.Name("", ast.Load())
+    pairs = (
+        ast.Tuple([key or unknown, value if key else ast.Subscript(value, unknown, ast.Load())], ast.Load())
+        for key, value in zip(dictionary.keys or (), dictionary.elements, strict=True)
+    )
+    return Items(tuple(pairs), dictionary.site)
+
+
+def joined(left: ast.expr, right: ast.expr, site: Site, *, as_dictionary: bool) -> Items:
+    """What two lists, or two dictionaries or sets, are together."""
+    if as_dictionary:
+        return Items((left, right), site, keys=(None, None))
+    return Items((ast.Starred(left, ast.Load()), ast.Starred(right, ast.Load())), site)
 
 
 def element_values(resolver: Resolver, value: Value, index: int | None) -> Values:
@@ -85,10 +126,10 @@ def element_values(resolver: Resolver, value: Value, index: int | None) -> Value
             if index is not None and plain and -len(elements) <= index < len(elements):
                 return resolver.evaluate(elements[index], site)
             return union(
-                resolver.elements(resolver.evaluate(e.value, site))
-                if isinstance(e, ast.Starred)
+                resolver.elements(resolver.evaluate(e.value if isinstance(e, ast.Starred) else e, site))
+                if isinstance(e, ast.Starred) or key is None
                 else resolver.evaluate(e, site)
-                for e in elements
+                for e, key in zip(elements, keys or elements, strict=True)
             )
         case Bases(of=own):
             return resolver.bases(own)

@@ -101,38 +101,62 @@ def index_instance_writes(
 
 
 def index_additions(modules: Iterable[Module]) -> dict[tuple[Scope, str], set[Items | Holder]]:
-    """What code puts into the containers, and assigns to attributes, that a name stands for, by the name's scope."""
+    """What code puts into the containers, and assigns to attributes, that a name stands for, by the name's scope.
+
+    An attribute of `self` is a name of its class.
+    """
     found: dict[tuple[Scope, str], set[Items | Holder]] = {}
     for module in modules:
         for node, site in module.visits:
-            for name, value, attribute in _added(node):
-                scope = next((s for s in site.scope.chain() if name in s.bindings), None)
+            for container, put in _added(node, site):
+                match container:
+                    case ast.Name(id=name):
+                        scope = next((s for s in site.scope.chain() if name in s.bindings), None)
+                    case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
+                        scope = next((s for s in site.scope.chain() if s.kind == "class"), None)
+                    case _:
+                        continue
                 if scope is not None:
-                    put = Holder((value,), (attribute,), site) if attribute else Items((value,), site)
                     found.setdefault((scope, name), set()).add(put)
     return found
 
 
-def _added(node: ast.AST) -> Iterator[tuple[str, ast.expr, str]]:
-    """Names, what is put into what they stand for, and the attribute where it is assigned to one."""
+def _added(node: ast.AST, site: Site) -> Iterator[tuple[ast.expr, Items | Holder]]:
+    """Containers and other objects, and what is put into them."""
     match node:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
                 match target:
-                    case ast.Subscript(value=ast.Name(id=name)):
-                        yield name, value, ""
-                    case ast.Attribute(value=ast.Name(id=name), attr=attribute):
-                        yield name, value, attribute
-        case ast.Call(
-            func=ast.Attribute(value=ast.Name(id=name), attr="append" | "add" | "appendleft"), args=[value]
-        ):
-            yield name, value, ""
-        case ast.Call(
-            func=ast.Attribute(value=ast.Name(id=name), attr="insert" | "setdefault"), args=[_, value]
-        ):
-            yield name, value, ""
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="extend"), args=[value]):
-            yield name, ast.Starred(value, ast.Load()), ""
+                    case ast.Subscript(value=container):
+                        yield container, Items((value,), site)
+                    case ast.Attribute(value=ast.Name() as owner, attr=attribute):
+                        yield owner, Holder((value,), (attribute,), site)
+        case ast.AugAssign(target=container, op=ast.Add(), value=ast.List() | ast.Tuple() as value):
+            yield container, Items((ast.Starred(value, ast.Load()),), site)
+        case ast.AugAssign(target=container, op=ast.BitOr(), value=ast.Dict() | ast.Set() as value):
+            yield container, Items((value,), site, keys=(None,))
+        case ast.Call(func=ast.Attribute(value=container, attr=method)):
+            put = _put_by(method, node, site)
+            if put is not None and isinstance(container, ast.Subscript) and put.keys is None:
+                yield container.value, Items((ast.List([*put.elements], ast.Load()),), site)
+            elif put is not None:
+                yield container, put
+
+
+def _put_by(method: str, call: ast.Call, site: Site) -> Items | None:
+    """What a method of a container puts into it."""
+    match method, call.args:
+        case "append" | "add" | "appendleft", [value]:
+            return Items((value,), site)
+        case "insert" | "setdefault", [_, value]:
+            return Items((value,), site)
+        case "extend" | "extendleft", [value]:
+            return Items((ast.Starred(value, ast.Load()),), site)
+        case "update", [*others]:
+            keys = (ast.Constant(k.arg) if k.arg else None for k in call.keywords)
+            elements = (*others, *(k.value for k in call.keywords))
+            return Items(elements, site, keys=(*(None for _ in others), *keys))
+    return None
 
 
 def own_statements(node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.stmt]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from harness.facts.python_effects.attributes import attribute_of
 from harness.facts.python_effects.calls import call_values, entered_values, returned_values
-from harness.facts.python_effects.containers import element_values, subscript_values
+from harness.facts.python_effects.containers import element_values, joined, subscript_values
 from harness.facts.python_effects.flow import (
     index_additions,
     index_instance_writes,
@@ -17,6 +17,7 @@ from harness.facts.python_effects.flow import (
     reaching_bindings,
 )
 from harness.facts.python_effects.parameters import parameter_values
+from harness.facts.python_effects.records import change_of_record
 from harness.facts.python_effects.scopes import (
     Binding,
     Module,
@@ -27,6 +28,7 @@ from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
     Builtin,
     Constant,
+    Holder,
     Imported,
     Items,
     OwnClass,
@@ -104,6 +106,11 @@ class Resolver:
     def instance_writes(self, scope: Scope, name: str) -> list[tuple[ast.expr, Site]]:
         """What methods of a class assign to `self.name`."""
         return self._instance_writes.get((scope, name), [])
+
+    def additions(self, scope: Scope, name: str, values: Iterable[Value]) -> frozenset[Items | Holder]:
+        """What code puts into the subject's own objects that a name of a scope stands for."""
+        is_foreign = any(isinstance(v, (Imported, Shared)) for v in values)
+        return frozenset() if is_foreign else frozenset(self._additions.get((scope, name), ()))
 
     def named(self, dotted: str) -> Values:
         """What a dotted name of an import stands for: a module of the subject, something in one, or another's."""
@@ -188,10 +195,7 @@ class Resolver:
                         values |= (
                             parameter_values(self, name, binding) if is_parameter else self.bound(binding)
                         )
-                if (added := self._additions.get((scope, name))) and not any(
-                    isinstance(v, (Imported, Shared)) for v in values
-                ):
-                    values |= added
+                values |= self.additions(scope, name, values)
                 if is_bound or scope.kind in ("function", "comprehension"):
                     return frozenset(values) or NOTHING_KNOWN
         stars = site.scope.module.star_imports
@@ -213,7 +217,12 @@ class Resolver:
             for node, site in module.visits:
                 if not isinstance(node, ast.Call):
                     continue
-                for value in self.evaluate(node.func, site):
+                callee = self.evaluate(node.func, site)
+                if (change := change_of_record(node, callee)) is not None:
+                    for value in self.evaluate(change.record, site):
+                        if isinstance(value, (OwnClass, OwnInstance)):
+                            self._calls.setdefault(value.node, []).append((change.call, site))
+                for value in callee:
                     if value in _MAPPING and len(node.args) > 1:
                         for mapped in self.evaluate(node.args[0], site):
                             if isinstance(mapped, OwnFunction):
@@ -251,8 +260,14 @@ class Resolver:
                 return self.evaluate(value, site)
             case ast.Lambda():
                 return frozenset({OwnFunction(node, site.scope.module)})
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return _concatenated(self.evaluate(left, site), self.evaluate(right, site))
+            case ast.BinOp(left=left, op=ast.Add() | ast.BitOr() as sign, right=right):
+                first, second = self.evaluate(left, site), self.evaluate(right, site)
+                if any(isinstance(v, Items) for v in first | second):
+                    return frozenset({joined(left, right, site, as_dictionary=isinstance(sign, ast.BitOr))})
+                return _concatenated(first, second)
+            case ast.BinOp(left=left, op=ast.Mult(), right=right):
+                both = self.evaluate(left, site) | self.evaluate(right, site)
+                return frozenset(v for v in both if isinstance(v, Items)) or NOTHING_KNOWN
             case ast.BinOp(left=left, op=ast.Div(), right=right):
                 return paths(self.evaluate(left, site) | self.evaluate(right, site)) or NOTHING_KNOWN
             case ast.JoinedStr(values=parts):
@@ -260,6 +275,9 @@ class Resolver:
             case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
                 inner = Site(site.scope.module.inner[node], site.block, site.position)
                 return frozenset({Items((element,), inner)})
+            case ast.DictComp(key=key, value=element):
+                inner = Site(site.scope.module.inner[node], site.block, site.position)
+                return frozenset({Items((element,), inner, keys=(key,))})
         return NOTHING_KNOWN
 
     def _formatted(self, parts: list[ast.expr], site: Site) -> Values:

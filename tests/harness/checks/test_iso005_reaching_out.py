@@ -22,6 +22,7 @@ from harness.model.words import Outcome, Tier
 from tests.harness.checks.evidence_builder import MANIFEST
 from tests.harness.checks.reach_examples import BREACHES, TWINS, Files, subject
 from tests.harness.checks.reach_hostile import HARMLESS, HOSTILE
+from tests.harness.checks.reach_records import BESIDE, THROUGH
 
 ENGINE = {
     "vllm/registry.py": b'MODELS = {"DeepseekV3ForCausalLM": ("deepseek_v3", "DeepseekV3ForCausalLM")}\n',
@@ -85,14 +86,16 @@ def test_an_innocent_twin_passes(name: str) -> None:
     assert open_findings(run(TWINS[name])) == []
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", HOSTILE | THROUGH)
 def test_a_way_around_the_reader_is_not_let_through(name: str) -> None:
-    assert not outcome(run(subject(HOSTILE[name], compat="from vllm.x import Thing\n"))).lets_through
+    code = (HOSTILE | THROUGH)[name]
+    assert not outcome(run(subject(code, compat="from vllm.x import Thing\n"))).lets_through
 
 
-@pytest.mark.parametrize("name", HARMLESS)
+@pytest.mark.parametrize("name", HARMLESS | BESIDE)
 def test_code_that_only_looks_like_a_reach_passes(name: str) -> None:
-    assert open_findings(run(subject(HARMLESS[name], compat="limit = 1\n"))) == []
+    code = (HARMLESS | BESIDE)[name]
+    assert open_findings(run(subject(code, compat="limit = 1\n"))) == []
 
 
 @pytest.mark.parametrize(("name", "expected"), [("mentioned", Outcome.INCONCLUSIVE), ("fresh", Outcome.PASS)])
