@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -37,6 +37,12 @@ _cells = combined(
         default="client",
         show_default=True,
         help="Who sends the requests: fasttrack's client, or `vllm bench serve` with an independent check.",
+    ),
+    click.option(
+        "--tier",
+        type=click.Choice(["cpu", "gpu"]),
+        help="Where the arms are served.",
+        show_default="where the manifest's scope lies",
     ),
     click.option("--gpu-type", default="", help="Custom resource that a machine of the cluster must offer."),
 )
@@ -75,6 +81,7 @@ _DEFAULTS: dict[str, Any] = {
     "out": Path("fasttrack-sweep"),
 }
 """Of what a command has no option for: a job's words take their place."""
+_TIERS: dict[str, Literal[Tier.CPU, Tier.GPU]] = {"cpu": Tier.CPU, "gpu": Tier.GPU}
 _SHARED = ("color", "quiet", "format", "repo", "paths", "tier", "base", "head", "manifest", "policy")
 
 
@@ -82,7 +89,9 @@ def _options(given: dict[str, Any]) -> SweepOptions:
     """What a command was given, and the defaults for what it does not ask."""
     about = _DEFAULTS | given | {"paths": (), "tier": str(Tier.CPU)}
     asked = {name: value for name, value in (_DEFAULTS | given).items() if name not in _SHARED}
-    return SweepOptions(change=change(about), output=output(given), **asked)
+    return SweepOptions(
+        change=change(about), output=output(given), tier=_TIERS.get(given.get("tier", "")), **asked
+    )
 
 
 @click.command(epilog=_EPILOG)

@@ -200,6 +200,8 @@ class SweepOptions:
     output: OutputOptions
     num_blocks: int
     seed: int
+    tier: Literal[Tier.CPU, Tier.GPU] | None = None
+    """Where the arms are served, cpu or gpu; None: where the manifest's scope lies."""
     is_plan: bool = False
     """Say what it would cost and start nothing."""
     resume: bool = False

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from harness.model.record import Record, digest_of
-from harness.model.words import Arm
+from harness.model.words import Arm, Tier
 from perf_sweeps.cell import Cell
 from perf_sweeps.replay import TurnResult
 
@@ -37,13 +37,13 @@ class MachineState(Record):
     """The same in CPU seconds, also of a visit that is too short for a share of its own."""
     num_cores: int | None = None
     num_gpu_samples: int = 0
-    """How often clocks, power, temperature and throttle reasons were read; 0: they are not known."""
+    """How often clocks, power, temperature and throttle reasons of the GPU were read; 0: they are not known."""
     sm_clock_mhz: float | None = None
-    """Mean over the GPUs and samples of the visit, as are power and temperature."""
+    """Mean over the samples of the visit, as are power and temperature."""
     power_w: float | None = None
     temperature_c: float | None = None
     throttle_reasons: tuple[str, ...] = ()
-    """Of any GPU at any sample."""
+    """Of any sample."""
 
 
 class OpenLoopCheck(Record):
@@ -163,6 +163,8 @@ class SweepPlan(Record):
     schema_version: Literal[1] = 1
     subject: str
     """What is judged: the commit, or a name for a simulated arm."""
+    tier: Literal[Tier.CPU, Tier.GPU] = Tier.CPU
+    """Where the arms are served."""
     cells: tuple[Cell, ...] = Field(min_length=1)
     arms: tuple[Arm, ...] = ALL_ARMS
     num_blocks: int = Field(ge=2)

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.engine.arm_spec import ArmSpec
+from harness.engine.block_server import BlockServer
 from harness.engine.client import CompletionClient
 from harness.engine.ledger_reader import read_ledger
 from harness.engine.server import ArmServer, start_together
@@ -22,7 +23,7 @@ from perf_sweeps.bench_driver import BenchDriver
 from perf_sweeps.bench_result import bench_arguments
 from perf_sweeps.block import BlockTask, LoadGenerator, MachineState, OpenLoopCheck, Visit
 from perf_sweeps.cell import Cell, Workload
-from perf_sweeps.gpu_sampler import GpuSampler
+from perf_sweeps.gpu_sampler import GpuSampler, Observe
 from perf_sweeps.ledger_tail import LedgerTail
 from perf_sweeps.machine_load import LoadMeter
 from perf_sweeps.open_loop import check_open_loop
@@ -38,11 +39,15 @@ AGENT_PAUSE_S = 0.3
 
 
 class EngineHost:
-    """The servers of all arms; one runs at a time, the others are stopped where they are."""
+    """The servers of all arms; one runs at a time, the others are stopped where they are.
+
+    An arm is served by an API server, or by a process that is given its requests directly; only the first replays
+    conversations and is asked by `vllm bench serve`.
+    """
 
     def __init__(
         self,
-        specs: Mapping[Arm, ArmSpec],
+        servers: Mapping[Arm, ArmServer | BlockServer],
         *,
         passages: Sequence[str],
         seed: int,
@@ -51,22 +56,28 @@ class EngineHost:
         host: str,
         load: LoadGenerator = "client",
         trace: Sequence[Conversation] = (),
+        observe: Observe = lambda: None,
     ) -> None:
         """Starts all servers; raises `EngineError` of the first that did not start, with nothing left running.
 
-        `trace` is what agent cells replay; where there is none they generate theirs.
+        `trace` is what agent cells replay; where there is none they generate theirs. `observe` reads the GPU.
         """
         self.hardware, self.host = hardware, host
         self._targets, self._trace, self._seed = targets, tuple(trace), seed
-        self._servers = {arm: ArmServer(spec) for arm, spec in specs.items()}
-        self._clients: dict[Arm, CompletionClient] = {}
+        self._observe = observe
+        self._servers = dict(servers)
+        specs = {arm: server.spec for arm, server in servers.items()}
+        self._clients: dict[Arm, CompletionClient | BlockServer] = {}
         self._bench: BenchDriver | None = None
         self._bench_folder = tempfile.TemporaryDirectory(prefix="fasttrack-bench-")
         try:
             for error in start_together(list(self._servers.values())):
                 if error is not None:
                     raise error
-            self._clients = {arm: CompletionClient(server) for arm, server in self._servers.items()}
+            self._clients = {
+                arm: CompletionClient(server) if isinstance(server, ArmServer) else server
+                for arm, server in self._servers.items()
+            }
             for arm, spec in specs.items():
                 if spec.is_traced:
                     _require_sound(arm, spec)
@@ -76,7 +87,7 @@ class EngineHost:
                 passages,
                 seed=seed,
                 vocabulary=_vocabulary(specs[Arm.BASELINE].model_dir),
-                detokenize=lambda tokens: self._reader.detokenize(tokens),
+                detokenize=lambda tokens: self._over_http(self._awake or Arm.BASELINE)[1].detokenize(tokens),
             )
         except BaseException:
             self.close()
@@ -88,7 +99,7 @@ class EngineHost:
         self._num_bench_runs = 0
 
     @property
-    def _reader(self) -> CompletionClient:
+    def _reader(self) -> CompletionClient | BlockServer:
         """Of the arm that is awake: a stopped server answers nothing, and all have one tokenizer."""
         return self._clients[self._awake or Arm.BASELINE]
 
@@ -100,7 +111,7 @@ class EngineHost:
             self._turn(task, arm, "warm", rounds=1)
             self._warm.add((task.cell.name, arm))
         self._forget(arm)
-        with GpuSampler() as sampler:
+        with GpuSampler(self._observe) as sampler:
             meter, started = LoadMeter(), time.monotonic()
             turn = self._turn(task, arm, f"p{position}", rounds=_rounds(task.cell))
             wall_s, share, foreign_s = (
@@ -135,7 +146,7 @@ class EngineHost:
         cell = task.cell
         result = replay(
             self._trace or trace_of(cell, f"{task.seed}/{task.index}"),
-            self._clients[arm],
+            self._over_http(arm)[1],
             lambda name, count: self._prompts.stretch(f"{cell.name}/{task.index}/{name}", count),
             concurrency=cell.batch,
             suite=f"{cell.name}/{task.index}/{turn}",
@@ -144,7 +155,7 @@ class EngineHost:
 
     def _run_bench(self, bench: BenchDriver, task: BlockTask, arm: Arm, rounds: int) -> Turn:
         """All requests of a visit from `vllm bench serve`, `batch` of them in flight."""
-        cell, server = task.cell, self._servers[arm]
+        cell, (server, _) = task.cell, self._over_http(arm)
         prompts = [p for round_ in range(rounds) for p in self._prompts.texts(cell, task.index, round_)]
         self._num_bench_runs += 1
         prefix = f"bench-{server.spec.nonce[:8]}-{self._num_bench_runs}r"
@@ -168,7 +179,7 @@ class EngineHost:
         self._forget(arm)
         rounds = _rounds(task.cell)
         return check_open_loop(
-            self._clients[arm],
+            self._over_http(arm)[1],
             self._requests(task, rounds),
             spread_s=duration_s if rounds > 1 else 0.0,
             suite=f"{task.cell.name}/{task.index}/open",
@@ -187,6 +198,14 @@ class EngineHost:
             )
             for index, prompt in enumerate(prompts)
         ]
+
+    def _over_http(self, arm: Arm) -> tuple[ArmServer, CompletionClient]:
+        """The arm's API server and its client; raises `EngineError` where it has none."""
+        server, client = self._servers[arm], self._clients[arm]
+        if isinstance(server, ArmServer) and isinstance(client, CompletionClient):
+            return server, client
+        message = f"{arm} has no API server here, which conversations and `vllm bench serve` need."
+        raise EngineError("no-api-server", message)
 
     def _forget(self, arm: Arm) -> None:
         """Empties the prefix cache, and passes over what the ledger holds of earlier requests."""
@@ -209,7 +228,8 @@ class EngineHost:
             self._bench.close()
         self._bench_folder.cleanup()
         for client in self._clients.values():
-            client.close()
+            if isinstance(client, CompletionClient):
+                client.close()
         for server in self._servers.values():
             server.kill()
 

@@ -1,67 +1,65 @@
-"""Samples the GPUs' clocks, power, temperature and throttle reasons while an arm is visited, by `nvidia-smi`."""
+"""Samples the GPU's clocks, power, temperature and throttle reasons while an arm is visited."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean
+from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
-from harness.model.evidence import SLOWDOWNS
+from harness.model.evidence import GpuState
 
-INTERVAL_MS = 200
-FIELDS = ("clocks.sm", "power.draw", "temperature.gpu", "clocks_event_reasons.active")
+INTERVAL_S = 0.2
+Observe = Callable[[], GpuState | None]
+"""Reads the state of the GPU that is computed on; None where nothing tells it."""
 
 
 class GpuSampler:
-    """Samples between entering and leaving; where there is no `nvidia-smi` it samples nothing and says so."""
+    """Samples on entering, every `INTERVAL_S` and on leaving."""
 
-    def __init__(self, find: Callable[[str], str | None] = shutil.which) -> None:
-        self._program = find("nvidia-smi")
-        self._process: subprocess.Popen[str] | None = None
-        self._lines: Sequence[str] = ()
+    def __init__(self, observe: Observe) -> None:
+        self._observe = observe
+        self._states: list[GpuState] = []
+        self._left = Event()
+        self._thread = Thread(target=self._sample, daemon=True)
+
+    def _sample(self) -> None:
+        while not self._left.wait(INTERVAL_S):
+            self._read()
+
+    def _read(self) -> None:
+        state = self._observe()
+        if state is not None:
+            self._states.append(state)
 
     def __enter__(self) -> Self:
-        if self._program is not None:
-            query = f"--query-gpu={','.join(FIELDS)}"
-            self._process = subprocess.Popen(
-                (self._program, query, "--format=csv,noheader,nounits", f"--loop-ms={INTERVAL_MS}"),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-            )
+        self._read()
+        if self._states:
+            self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._lines = self._process.communicate()[0].splitlines()
+        self._left.set()
+        if self._states:
+            self._thread.join()
+            self._read()
 
     def state(self) -> dict[str, Any]:
-        """The fields of a `MachineState` that the samples fill."""
-        return parse_samples(self._lines)
+        """The fields of a `MachineState` that the samples fill; one that tells no throttle reasons is no sample."""
+        told = [state for state in self._states if state.slowdowns is not None]
+        words = {word for state in told for word in state.slowdowns or ()}
+        return {
+            "num_gpu_samples": len(told),
+            "sm_clock_mhz": _mean([state.sm_clock_mhz for state in told]),
+            "power_w": _mean([state.power_w for state in told]),
+            "temperature_c": _mean([state.temperature_c for state in told]),
+            "throttle_reasons": tuple(sorted(words)),
+        }
 
 
-def parse_samples(lines: Sequence[str]) -> dict[str, Any]:
-    """Means and reasons of the lines that hold four values; what a GPU does not report is left out of its mean."""
-    rows = [parts for line in lines if len(parts := [p.strip() for p in line.split(",")]) == len(FIELDS)]
-    if not rows:
-        return {"num_gpu_samples": 0}
-    bits = [int(row[3], 16) for row in rows if row[3].startswith("0x")]
-    return {
-        "num_gpu_samples": len(rows),
-        "sm_clock_mhz": _mean(row[0] for row in rows),
-        "power_w": _mean(row[1] for row in rows),
-        "temperature_c": _mean(row[2] for row in rows),
-        "throttle_reasons": tuple(name for bit, name in SLOWDOWNS.items() if any(b & bit for b in bits)),
-    }
-
-
-def _mean(values: Iterable[str]) -> float | None:
-    numbers = [float(v) for v in values if v.replace(".", "", 1).isdigit()]
-    return fmean(numbers) if numbers else None
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None

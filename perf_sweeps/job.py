@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError
 
 from harness.model.errors import ConfigurationError
 from harness.model.record import Record
-from harness.model.words import Outcome, Verdict
+from harness.model.words import Outcome, Tier, Verdict
 from perf_sweeps.analysis import CellResult, SweepResult
 from perf_sweeps.block import LoadGenerator
 
@@ -27,6 +27,8 @@ class SweepJob(Record):
     """What it is merged into, as `--base` takes it; empty: the default branch."""
     preset: str
     match: str
+    tier: Literal[Tier.CPU, Tier.GPU]
+    """Where the arms are served."""
     num_blocks: int = Field(ge=2)
     seed: int
     load: LoadGenerator

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from harness.engine.ledger_reader import RowReader
 from harness.model.ledger import CodeTargets, LedgerRow
 from perf_sweeps.decode_steps import VisitSteps, read_visit
 
@@ -20,6 +21,7 @@ class LedgerTail:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._read_up_to: dict[Path, int] = {}
+        self._readers: dict[Path, RowReader] = defaultdict(RowReader)
 
     def new_rows(self) -> tuple[LedgerRow, ...]:
         """Rows that were written since the last call."""
@@ -30,7 +32,7 @@ class LedgerTail:
                 whole = file.read().rpartition(b"\n")[0]
             self._read_up_to[path] = self._read_up_to.get(path, 0) + len(whole) + bool(whole)
             records = (json.loads(line) for line in whole.split(b"\n") if line)
-            rows += [LedgerRow.model_validate(_fields(r)) for r in records if r.get("kind") == "row"]
+            rows += [self._readers[path].read(r) for r in records if r.get("kind") == "row"]
         return tuple(rows)
 
     def account(self, answered: Sequence[tuple[str, int]], *, batch: int, targets: CodeTargets) -> VisitSteps:
@@ -43,7 +45,3 @@ class LedgerTail:
                 return steps
             time.sleep(0.02)
             rows += self.new_rows()
-
-
-def _fields(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name != "kind"}

@@ -21,12 +21,15 @@ class LoadMeter:
         self._before = self._read()
 
     def foreign_cpu_s(self) -> float | None:
-        """CPU seconds outside this process and its descendants; None where the machine does not say."""
+        """CPU seconds outside this process and its descendants; None where the machine does not say.
+
+        Some sandboxes list their processes and count no busy core at all: that tells nothing of others.
+        """
         after = self._read()
         if self._before is None or after is None:
             return None
         busy, own = (b - a for a, b in zip(self._before, after, strict=True))
-        return max(0.0, busy - own)
+        return None if busy < own / 2 else max(0.0, busy - own)
 
     def foreign_share(self) -> float | None:
         """The same as a share of all cores; None where the stretch is too short to tell."""

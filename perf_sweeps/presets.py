@@ -120,9 +120,10 @@ def cpu_quick(_scope: ScopeSection | None) -> tuple[Cell, ...]:
     return (*decode, *rest)
 
 
-def tracer_overhead(_scope: ScopeSection | None) -> tuple[Cell, ...]:
-    """What the client alone times, so that an arm without a ledger can be timed: small and full batches."""
-    return Axes(workloads=(Workload.MIXED,), batches=(1, 8), shapes=((32, 64),)).cells()
+def tracer_overhead(scope: ScopeSection | None) -> tuple[Cell, ...]:
+    """What the client alone times, so that an arm without a ledger can be timed: one request, and the full batch."""
+    batches = tuple(sorted({1, scope.max_batch if scope is not None else 8}))
+    return Axes(workloads=(Workload.MIXED,), batches=batches, shapes=((32, 64),)).cells()
 
 
 def cpu_agents(_scope: ScopeSection | None) -> tuple[Cell, ...]:

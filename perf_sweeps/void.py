@@ -123,18 +123,24 @@ def find_wrong_path(cell: Cell, block: Block) -> str:
 
 
 def find_disturbance(block: Block) -> str:
-    """Why a block is dropped though its counts are right: others used the machine or may have, or it throttled."""
+    """Why a block is dropped though its counts are right: others used the machine or may have, or it throttled.
+
+    On a GPU whose state was read, cores of which nothing is told drop nothing: the GPU computes, and the A/A is timed
+    beside. A power cap is no throttling: the arm that draws the power has earned it.
+    """
     for visit in block.visits:
         share = visit.machine.foreign_cpu_share
         if share is not None and share > MAX_FOREIGN_CPU_SHARE:
             return f"block {block.index}: others took {share:.0%} of the cores while {visit.arm} was timed"
-        if visit.machine.throttle_reasons:
-            return f"block {block.index}: throttled ({', '.join(visit.machine.throttle_reasons)})"
+        if reasons := set(visit.machine.throttle_reasons) - {"sw_power_cap"}:
+            return f"block {block.index}: throttled ({', '.join(sorted(reasons))})"
     short = [v for v in block.visits if v.machine.foreign_cpu_share is None]
     if not short:
         return ""
     share = _share_together(short)
     if share is None:
+        if all(v.machine.num_gpu_samples for v in block.visits):
+            return ""
         return f"block {block.index}: nothing says how much of the machine others took"
     if share > MAX_FOREIGN_CPU_SHARE:
         return f"block {block.index}: others took {share:.0%} of the cores over its short visits"

@@ -85,7 +85,7 @@ def collect_gpu_tier(run: CpuRun) -> None:
             run.recorder.gap(Tier.GPU, need, no_gpu, broke=False)
     is_slice = run.manifest.models.slice is not None
     probes = replace(probe_run(run, run.workdir / (SLICE if is_slice else CHECKPOINT)), tier=Tier.GPU)
-    probes = replace(probes, weights=_weights_source(run))
+    probes = replace(probes, weights=weights_source(run.manifest, run.workdir))
     plans = plan_gpu(probes)
     try:
         if any("{model}" in engine.args for plan in plans.values() for engine in plan.engines):
@@ -102,7 +102,7 @@ def collect_gpu_tier(run: CpuRun) -> None:
             raise
     compare = partial(_record_handover_of, probes, done)
     if run.sizes.timing_pairs and not no_gpu:
-        args_of, num_pairs = partial(_served_args, run.manifest), run.sizes.timing_pairs
+        args_of, num_pairs = partial(served_args, run.manifest), run.sizes.timing_pairs
         collect_gpu_timing(probes, args_of, num_pairs=num_pairs, meanwhile=compare)
         return
     compare()
@@ -121,7 +121,7 @@ def write_slice(run: CpuRun) -> Path:
         raise EngineError("no-slice-config", message, "see [models.slice] config in the manifest")
     folder = run.workdir / SLICE
     folder.mkdir(parents=True, exist_ok=True)
-    source = _weights_source(run)
+    source = weights_source(run.manifest, run.workdir)
     if source is not None:
         if run.slice_weights is None:
             message = f"the head commit has no {source.name.partition(':')[0]}"
@@ -131,12 +131,12 @@ def write_slice(run: CpuRun) -> Path:
     return folder
 
 
-def _weights_source(run: CpuRun) -> WeightsSource | None:
-    """What draws the slice's weights, and where `write_slice` puts it."""
-    found = run.manifest.models.slice
+def weights_source(manifest: Manifest, folder: Path) -> WeightsSource | None:
+    """What draws the slice's weights, and where `write_slice` puts it below `folder`."""
+    found = manifest.models.slice
     if found is None or not found.weights:
         return None
-    return WeightsSource(name=found.weights, file=str(run.workdir / "slice_weights.py"))
+    return WeightsSource(name=found.weights, file=str(folder / "slice_weights.py"))
 
 
 def _record_handover_of(run: ProbeRun, done: Mapping[str, FinishedRun | None]) -> None:
@@ -248,7 +248,7 @@ def graph_engine(manifest: Manifest) -> ProbeEngine:
     sizes = _graph_sizes(manifest)
     return ProbeEngine(
         name=GRAPHS,
-        args=_served_args(manifest, Arm.CANDIDATE),
+        args=served_args(manifest, Arm.CANDIDATE),
         scenarios=(graph_scenario(sizes, scope.max_batch + 1, model.max_model_len), *_edges(manifest)),
         watches_state=False,
         watches_pages=True,
@@ -261,7 +261,7 @@ def handover_engine(manifest: Manifest, *, is_candidate: bool) -> ProbeEngine:
     """The deployment of the scope at every edge of it, with what each step starts from; or its twin, switched off."""
     return ProbeEngine(
         name=HANDOVER,
-        args=_served_args(manifest, Arm.CANDIDATE if is_candidate else Arm.BASELINE),
+        args=served_args(manifest, Arm.CANDIDATE if is_candidate else Arm.BASELINE),
         scenarios=_edges(manifest),
         watches_state=False,
         watches_handover=True,
@@ -279,7 +279,7 @@ def _graph_sizes(manifest: Manifest) -> tuple[int, ...]:
     return declared or tuple(range(1, manifest.scope.max_batch + 2))
 
 
-def _served_args(manifest: Manifest, arm: Arm) -> tuple[str, ...]:
+def served_args(manifest: Manifest, arm: Arm) -> tuple[str, ...]:
     """Of an engine for one request more than the scope takes; all arms ask for the change's own class."""
     model = manifest.gpu_model
     args = {

@@ -10,16 +10,17 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.app.recorder import Progress
-from harness.app.sweep_arms import CpuArms, write_subject
+from harness.app.sweep_arms import CpuArms, GpuArms, write_subject
 from harness.app.sweep_question import AskedSweep, read_sweep
 from harness.app.sweep_result import show_result
 from harness.app.validate import scrubber_for
+from harness.facts.environment import can_run
 from harness.facts.packages import digest_of_judge
 from harness.model.errors import ConfigurationError
-from harness.model.words import ExitCode
+from harness.model.words import ExitCode, Tier
 from harness.options import CommandResult, SweepOptions
 from perf_sweeps.block import Block, Failure
-from perf_sweeps.cell import require_in_scope
+from perf_sweeps.cell import Workload, require_in_scope
 from perf_sweeps.journal import Journal
 from perf_sweeps.measure import OpenHost, run_here
 from perf_sweeps.price import Rates, price_sweep, render_price
@@ -38,26 +39,42 @@ def sweep(options: SweepOptions) -> CommandResult:
         return _show_plan(asked, options)
     if options.simulate is None:
         require_in_scope(asked.plan.cells, asked.question.manifest.scope)
-        if asked.uses_gpus:
-            raise ConfigurationError(
-                "no-gpu-host",
-                "This version of fasttrack starts no arms on a GPU for a sweep.",
-                "--plan prices it; --simulate rehearses it.",
-            )
+        _require_served(asked, options)
     progress = Progress(quiet=options.output.quiet)
     journal = Journal(options.out, asked.plan, resume=options.resume)
     try:
         _measure(asked, options, journal, progress)
+    except KeyboardInterrupt:
+        journal.close()
+        _ = show_result(asked, options)
+        raise
     finally:
         journal.close()
         progress.say(f"{options.out} holds what was measured")
     return show_result(asked, options)
 
 
+def _require_served(asked: AskedSweep, options: SweepOptions) -> None:
+    """Raises `ConfigurationError` for what nothing serves here; a cluster's machines are not known before."""
+    if asked.plan.tier is not Tier.GPU:
+        return
+    agents = [cell.name for cell in asked.plan.cells if cell.workload is Workload.AGENT]
+    if agents or asked.plan.load != "client":
+        raise ConfigurationError(
+            "no-api-server",
+            "Arms on a GPU are given their requests directly: conversations and `vllm bench serve` need an API server.",
+            "Leave out --load and cells of agents, or ask for --tier cpu.",
+        )
+    is_able, why_not = can_run(Tier.GPU)
+    if not is_able and options.address in (None, HERE, LOCAL):
+        advice = "--plan prices it; --simulate rehearses it; --address measures it on a cluster."
+        raise ConfigurationError("no-gpu-host", f"Not on this machine: {why_not}.", advice)
+
+
 def assumed_rates(asked: AskedSweep, options: SweepOptions) -> Rates:
     """What the price assumes, with what the user knows better in its place."""
     given = {"step_ms": options.step_ms, "start_s": options.start_s}
-    usual = {} if asked.uses_gpus or asked.misfits else CPU_RATES
+    usual = {} if asked.plan.tier is Tier.GPU or asked.misfits else CPU_RATES
     return Rates.model_validate(usual | {k: v for k, v in given.items() if v})
 
 
@@ -70,7 +87,7 @@ def _show_plan(asked: AskedSweep, options: SweepOptions) -> CommandResult:
             "outside_scope": asked.misfits,
         }
         return CommandResult(text=json.dumps(document, indent=2, allow_nan=False), exit_code=ExitCode.ADMIT)
-    lines = [render_price(price, unit="GPU-min" if asked.uses_gpus or asked.misfits else "min")]
+    lines = [render_price(price, unit="GPU-min" if asked.plan.tier is Tier.GPU or asked.misfits else "min")]
     if asked.misfits:
         lines += ["", f"{len(asked.misfits)} cells lie outside the manifest's scope and would be refused:"]
         lines += [f"  {line}" for line in asked.misfits]
@@ -102,7 +119,7 @@ def _measure(asked: AskedSweep, options: SweepOptions, journal: Journal, progres
             address=address,
             num_lanes=options.num_lanes,
             gpu_type=options.gpu_type,
-            uses_gpus=asked.uses_gpus and options.simulate is None,
+            uses_gpus=asked.plan.tier is Tier.GPU and options.simulate is None,
         )
         run_on_ray(
             tasks, open_host, keep, sweep=sweep_digest, code_digest=digest_of_judge, options=ray_options
@@ -118,9 +135,19 @@ def _arms(asked: AskedSweep, options: SweepOptions, progress: Progress) -> Itera
     question = asked.question
     with tempfile.TemporaryDirectory(prefix="fasttrack-sweep-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        write_subject(question.repository, question.change, question.manifest, folder, progress)
+        manifest, subject = question.manifest, (question.repository, question.change)
+        write_subject(*subject, manifest, folder, progress, asked.plan.tier)
+        if asked.plan.tier is Tier.GPU:
+            yield GpuArms(
+                manifest=manifest,
+                folder=folder,
+                passages=asked.passages,
+                seed=asked.plan.seed,
+                is_overhead=asked.is_overhead,
+            )
+            return
         yield CpuArms(
-            manifest=question.manifest,
+            manifest=manifest,
             folder=folder,
             passages=asked.passages,
             seed=asked.plan.seed,

@@ -1,20 +1,27 @@
-"""The arms of a sweep as servers of the miniature model, for whichever process measures a cell."""
+"""The arms of a sweep, for whichever process measures a cell: servers of the miniature model on a CPU, processes of
+the manifest's slice on a GPU."""
 
 from __future__ import annotations
 
 import json
 import secrets
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.app.arm_session import additional_config
-from harness.app.cpu_tier import CpuRun, build_checkpoint
+from harness.app.cpu_tier import CHECKPOINT, CpuRun, build_checkpoint
+from harness.app.gpu_tier import SLICE, served_args, weights_source, write_slice
+from harness.app.probes import ENGINE_ENV
 from harness.app.recorder import Progress, Recorder
 from harness.engine.arm_spec import CPU_ENV, ArmSpec
+from harness.engine.block_server import BlockServer
+from harness.engine.server import ArmServer
 from harness.engine.trace_settings import SETTINGS_ENV
 from harness.facts.environment import collect_environment
 from harness.facts.git import Repository
+from harness.facts.gpu_state import find_gpu_reader
 from harness.model.change import Change
 from harness.model.errors import EngineError
 from harness.model.evidence import AnyEvidence
@@ -28,7 +35,10 @@ from perf_sweeps.engine_host import EngineHost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuArms:
-    """Opens hosts whose arms serve the miniature model from a commit's files; each machine must have the folder."""
+    """Opens hosts whose arms serve the miniature model from a commit's files; each machine must have the folder.
+
+    Crosses processes, so it holds values alone.
+    """
 
     manifest: Manifest
     folder: Path
@@ -47,7 +57,7 @@ class CpuArms:
         environment = collect_environment(Tier.CPU)
         workdir = Path(tempfile.mkdtemp(prefix="host-", dir=self.folder))
         return EngineHost(
-            {arm: self.spec(engine, arm, workdir) for arm in arms},
+            {arm: ArmServer(self.spec(engine, arm, workdir)) for arm in arms},
             passages=self.passages,
             seed=self.seed,
             targets=self.manifest.dispatch.targets,
@@ -60,8 +70,6 @@ class CpuArms:
     def spec(self, engine: Engine, arm: Arm, workdir: Path) -> ArmSpec:
         """How an arm is started, with its ledger below `workdir`."""
         manifest = self.manifest
-        switch = Arm.CANDIDATE if self.is_overhead else arm
-        untraced = {SETTINGS_ENV: "", "PYTHONPATH": str(self.folder / "head")}
         return ArmSpec(
             arm=arm,
             model_dir=self.folder / "nano",
@@ -72,12 +80,79 @@ class CpuArms:
             nonce=secrets.token_hex(8),
             max_model_len=manifest.nano_model.max_model_len,
             max_num_seqs=manifest.scope.max_batch + 1,
-            additional_config=additional_config(manifest, switch),
-            env=CPU_ENV | (untraced if self.is_overhead and arm is not Arm.CANDIDATE else {}),
+            additional_config=additional_config(manifest, _switched(arm, self.is_overhead)),
+            env=CPU_ENV | _untraced(arm, self.folder, self.is_overhead),
             can_force_tokens=False,
             engine_args=(*manifest.nano_model.engine_args, *draft_arguments(engine.draft_tokens)),
             cache_dir=workdir / "cache",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuArms:
+    """Opens hosts whose arms serve, on this machine's GPU, what the manifest serves there: its slice, or the miniature
+    model. Decode steps are replayed graphs, which the arms' tracers follow.
+    """
+
+    manifest: Manifest
+    """As the gpu tier takes it."""
+    folder: Path
+    """Holds `head` and the model; the processes get folders of their own in it."""
+    passages: tuple[str, ...]
+    seed: int
+    is_overhead: bool = False
+    """See `CpuArms`."""
+    env: Mapping[str, str] = field(default_factory=lambda: ENGINE_ENV[Tier.GPU])
+
+    def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> EngineHost:
+        """Starts the arms; raises `EngineError`, also for an engine that this host cannot start."""
+        if engine != Engine():
+            raise EngineError(
+                "no-such-engine", f"The gpu tier serves one rank without drafts, not {engine.name}."
+            )
+        environment = collect_environment(Tier.GPU)
+        workdir = Path(tempfile.mkdtemp(prefix="host-", dir=self.folder))
+        return EngineHost(
+            {arm: self.server(arm, workdir) for arm in arms},
+            passages=self.passages,
+            seed=self.seed,
+            targets=self.manifest.dispatch.targets,
+            hardware=environment.machine,
+            host="gpu",
+            observe=find_gpu_reader()[0],
+        )
+
+    def server(self, arm: Arm, workdir: Path) -> BlockServer:
+        """The process of an arm, not started, with its ledger below `workdir`."""
+        manifest, switched = self.manifest, _switched(arm, self.is_overhead)
+        spec = ArmSpec(
+            arm=arm,
+            model_dir=self.folder / (SLICE if manifest.models.slice is not None else CHECKPOINT),
+            import_path=self.folder / "head",
+            import_roots=manifest.paths.import_roots,
+            dispatch=manifest.dispatch,
+            ledger_dir=workdir / arm.value,
+            nonce=secrets.token_hex(8),
+            max_model_len=manifest.gpu_model.max_model_len,
+            additional_config=additional_config(manifest, switched),
+            env=dict(self.env) | _untraced(arm, self.folder, self.is_overhead),
+            # Kernels that one arm compiled are not run for another.
+            cache_dir=workdir / "cache" / arm.value,
+        )
+        args = [a.replace("{model}", str(spec.model_dir)) for a in served_args(manifest, switched)]
+        return BlockServer(spec, args, weights=weights_source(manifest, self.folder))
+
+
+def _switched(arm: Arm, is_overhead: bool) -> Arm:
+    """The arm whose switch is set: for the tracer's overhead all serve the candidate's code."""
+    return Arm.CANDIDATE if is_overhead else arm
+
+
+def _untraced(arm: Arm, folder: Path, is_overhead: bool) -> dict[str, str]:
+    """What an arm without a tracer is given; nothing where it has one."""
+    if not is_overhead or arm is Arm.CANDIDATE:
+        return {}
+    return {SETTINGS_ENV: "", "PYTHONPATH": str(folder / "head")}
 
 
 def _require_served(engine: Engine) -> None:
@@ -105,23 +180,27 @@ def draft_arguments(num_drafts: int) -> tuple[str, ...]:
 
 
 def write_subject(
-    repository: Repository, change: Change, manifest: Manifest, folder: Path, progress: Progress
+    repository: Repository, change: Change, manifest: Manifest, folder: Path, progress: Progress, tier: Tier
 ) -> None:
-    """Writes the head's files and the miniature model below `folder`; raises `EngineError` when it cannot be built."""
+    """Writes the head's files and what the tier serves below `folder`; raises `EngineError` when it cannot be made."""
     head = folder / "head"
     repository.export(change.head, [f"{root}/**" for root in manifest.paths.import_roots], head)
-    build_checkpoint(
-        CpuRun(
-            manifest=manifest,
-            recorder=Recorder(sink=_Nowhere(), progress=progress),
-            import_path=head,
-            base_path=head,
-            change=change,
-            workdir=folder,
-            data_root=folder,
-            tasks_root=folder,
-        )
+    found = manifest.models.slice if tier is Tier.GPU else None
+    run = CpuRun(
+        manifest=manifest,
+        recorder=Recorder(sink=_Nowhere(), progress=progress),
+        import_path=head,
+        base_path=head,
+        change=change,
+        workdir=folder,
+        data_root=folder,
+        tasks_root=folder,
+        slice_config=repository.read(change.head, found.config) if found else None,
+        slice_weights=repository.read(change.head, found.weights.partition(":")[0])
+        if found and found.weights
+        else None,
     )
+    write_slice(run) if found else build_checkpoint(run)
 
 
 class _Nowhere:

@@ -23,7 +23,7 @@ from harness.app.sweep_result import margins_of
 from harness.config import decode_configuration, read_configuration
 from harness.model.errors import ConfigurationError, EvidenceError
 from harness.model.record import render_canonical_json
-from harness.model.words import ExitCode, Verdict
+from harness.model.words import ExitCode, Tier, Verdict
 from harness.options import CommandResult, JobRunOptions, JobTakeOptions, SweepOptions
 from perf_sweeps.analysis import analyse
 from perf_sweeps.job import ReplicatedCell, Return, SweepJob, parse_job, replicate
@@ -57,10 +57,11 @@ def make(options: SweepOptions) -> CommandResult:
         base=options.change.base or "",
         preset=options.preset,
         match=options.match,
+        tier=asked.plan.tier,
         num_blocks=options.num_blocks,
         seed=options.seed,
         load=options.load,
-        num_gpus=max(c.engine.tensor_parallel for c in asked.plan.cells) if asked.uses_gpus else 0,
+        num_gpus=max(c.engine.tensor_parallel for c in asked.plan.cells) if asked.plan.tier is Tier.GPU else 0,
         gpu_type=options.gpu_type,
         gpu_minutes=price.gpu_minutes,
         sweep=asked.plan.digest,
@@ -145,7 +146,8 @@ def _options_of(job: SweepJob, here: SweepOptions) -> SweepOptions:
     """The options here, with what the job asks for in their place."""
     change = replace(here.change, head=job.head, base=job.base or here.change.base)
     wanted: dict[str, Any] = {
-        name: getattr(job, name) for name in ("preset", "match", "num_blocks", "seed", "load", "gpu_type")
+        name: getattr(job, name)
+        for name in ("preset", "match", "tier", "num_blocks", "seed", "load", "gpu_type")
     }
     return replace(here, change=change, **wanted)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.app.validate import Question, read_question
 from harness.facts.packages import digest_of_judge
 from harness.model.errors import ConfigurationError
+from harness.model.words import Tier
 from harness.options import SweepOptions
 from perf_sweeps.agent_trace import Conversation, read_trace, render_trace, trace_cell
 from perf_sweeps.block import LoadGenerator, SweepPlan
@@ -22,13 +23,13 @@ class AskedSweep:
     """A sweep that was asked for, with what it is about."""
 
     question: Question
+    """Its manifest as the tier takes it."""
     code_digest: str
     """Of the judge's code, as it was when the command started."""
     plan: SweepPlan
     passages: tuple[str, ...]
     trace: tuple[Conversation, ...]
     misfits: tuple[str, ...]
-    uses_gpus: bool
     is_overhead: bool
     """Whether the judge's own tracer is timed, and nothing about the change."""
 
@@ -36,6 +37,9 @@ class AskedSweep:
 def read_sweep(options: SweepOptions) -> AskedSweep:
     """What is asked; raises `ConfigurationError` for anything that cannot be used."""
     question = read_question(options.change)
+    is_cpu = question.manifest.scope.platforms == ("cpu",)
+    tier = options.tier or (Tier.CPU if is_cpu else Tier.GPU)
+    question = replace(question, manifest=question.manifest.at(tier))
     scope = question.manifest.scope
     trace = read_trace(options.trace) if options.trace else ()
     cells = (
@@ -53,6 +57,7 @@ def read_sweep(options: SweepOptions) -> AskedSweep:
     digest = hashlib.sha256("\0".join(passages).encode()).hexdigest() if options.prompts else ""
     plan = SweepPlan(
         subject=subject,
+        tier=tier,
         cells=cells,
         num_blocks=options.num_blocks,
         seed=options.seed,
@@ -60,7 +65,6 @@ def read_sweep(options: SweepOptions) -> AskedSweep:
         load=options.load,
         trace_digest=hashlib.sha256(render_trace(trace)).hexdigest() if trace else "",
     )
-    is_cpu = scope.platforms == ("cpu",)
     return AskedSweep(
         question=question,
         code_digest=digest_of_judge(),
@@ -68,7 +72,6 @@ def read_sweep(options: SweepOptions) -> AskedSweep:
         passages=passages,
         trace=trace,
         misfits=find_misfits(cells, scope),
-        uses_gpus=not is_cpu,
         is_overhead=is_overhead,
     )
 

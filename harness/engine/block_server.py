@@ -148,7 +148,7 @@ class BlockServer(DrivenProcess, Completer):
     ) -> tuple[SuiteItem, ...]:
         """Greedy answers to prompts of tokens, of which `concurrency` are in flight from the first step on.
 
-        Times of arrival count from the start of all.
+        A request's times count from when it is sent; of those that wait for others, from when the engine takes it.
 
         Raises:
             EngineError: the engine died, or what it says is not what the driver writes.
@@ -175,11 +175,13 @@ class BlockServer(DrivenProcess, Completer):
         """Tokens with their times of arrival, until the driver gives its own counts."""
         tokens: dict[str, list[int]] = {name: [] for name in ids}
         times: dict[str, list[float]] = {name: [] for name in ids}
+        begun = dict.fromkeys(ids, started)
         while "counts" not in (line := self._hear()):
-            now_ms = (time.perf_counter() - started) * 1000
+            now = time.perf_counter()
+            begun |= dict.fromkeys(line.get("begun", ()), now)
             for name, new in line["tokens"].items():
                 tokens[name] += new
-                times[name] += [now_ms] * len(new)
+                times[name] += [(now - begun[name]) * 1000] * len(new)
         counts, refused = line["counts"], line["refused"]
         return tuple(
             SuiteItem(

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.model.ledger import ImportedFile, LedgerRow, TracerProof
+from harness.model.ledger import ImportedFile, LedgerRow, StepRequest, TracerProof
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +30,29 @@ class LedgerReading:
     def is_sound(self) -> bool:
         """Whether the rows are whole, ours, and written by a tracer that showed that it is alive."""
         return not self.problems
+
+
+class RowReader:
+    """Reads the rows of one file in order: one that goes on has the requests of the row before, a token further."""
+
+    def __init__(self) -> None:
+        self._before: LedgerRow | None = None
+
+    def read(self, record: Mapping[str, Any]) -> LedgerRow:
+        """The row that a record of kind "row" is; raises ValidationError, KeyError or TypeError where it is none."""
+        fields = {name: value for name, value in record.items() if name != "kind"}
+        before = self._before
+        if fields.pop("goes_on", False):
+            if before is None or before.step + 1 != fields["step"] or before.num_reqs != fields["num_reqs"]:
+                raise KeyError("the row that it goes on from")
+            fields["requests"] = tuple(_one_further(request) for request in before.requests)
+        self._before = LedgerRow.model_validate(fields)
+        return self._before
+
+
+def _one_further(request: StepRequest) -> StepRequest:
+    computed = request.num_computed_tokens
+    return request.model_copy(update={"num_computed_tokens": None if computed is None else computed + 1})
 
 
 @dataclass(slots=True)
@@ -68,9 +91,10 @@ def _read_file(path: Path, nonce: str, parts: _Parts) -> None:
         return
     if any(r.get("kind") == "proof" for r in records):
         parts.num_workers += 1
+    rows = RowReader()
     for number, record in enumerate(records[1:], start=2):
         try:
-            _take(record, nonce, parts)
+            _take(record, nonce, parts, rows)
         except (ValidationError, KeyError, TypeError) as error:
             detail = str(error).replace("\n", " ")[:300]
             parts.problems.append(f"{path.name}, record {number}: not what a tracer writes: {detail}")
@@ -92,11 +116,11 @@ def _records(path: Path, parts: _Parts) -> Iterator[Mapping[str, Any]]:
             parts.problems.append(f"{path.name}, line {number}: not a JSON object")
 
 
-def _take(record: Mapping[str, Any], nonce: str, parts: _Parts) -> None:
+def _take(record: Mapping[str, Any], nonce: str, parts: _Parts, rows: RowReader) -> None:
     fields = dict(record)
     kind = fields.pop("kind")
     if kind == "row":
-        parts.rows.append(LedgerRow.model_validate(fields))
+        parts.rows.append(rows.read(record))
     elif kind == "proof":
         parts.proof = TracerProof.model_validate(fields)
         if parts.proof.nonce != nonce:

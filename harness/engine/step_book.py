@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(slots=True)
@@ -17,8 +17,18 @@ class _Tracked:
     num_output_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledRequest:
+@dataclass(slots=True)
+class _Steady:
+    """A batch whose last step computed and handed out one token of each request, and nothing else."""
+
+    ids: list[str]
+    computed: list[int]
+    """Tokens whose state the next step starts from, if it goes on alike."""
+    num_steps: int = 0
+    """Steps that went on alike, and are not in the requests' own counts yet."""
+
+
+class ScheduledRequest(NamedTuple):
     """One request's part of a step, before anything is sampled."""
 
     request_id: str
@@ -33,10 +43,12 @@ class StepBook:
 
     def __init__(self, max_model_len: int | None = None) -> None:
         self._requests: dict[str, _Tracked] = {}
+        self._steady: _Steady | None = None
         self.max_model_len = max_model_len
 
     def schedule(self, scheduler_output: Any) -> tuple[ScheduledRequest, ...]:
         """What a step computes for each request that it schedules."""
+        self._leave()
         for request_id in scheduler_output.finished_req_ids:
             self._requests.pop(request_id, None)
         computed: dict[str, int] = {}
@@ -54,6 +66,55 @@ class StepBook:
             self._scheduled(request_id, num_tokens, computed[request_id], len(drafts.get(request_id, ())))
             for request_id, num_tokens in scheduler_output.num_scheduled_tokens.items()
         )
+
+    def settle(self, scheduled: Sequence[ScheduledRequest], num_emitted: Sequence[int]) -> None:
+        """Notes a step that is over: the next may go on from it if each request computed and handed out one token."""
+        parts = {(r.num_scheduled_tokens, r.num_prefill_tokens, r.num_draft_tokens) for r in scheduled}
+        if parts == {(1, 0, 0)} and set(num_emitted) == {1}:
+            self._steady = _Steady(
+                [r.request_id for r in scheduled], [r.num_computed_tokens + 1 for r in scheduled]
+            )
+
+    def goes_on(self, scheduler_output: Any) -> bool:
+        """Whether a step schedules what the one before did, each request one token further."""
+        steady, cached = self._steady, scheduler_output.scheduled_cached_reqs
+        tokens = scheduler_output.num_scheduled_tokens
+        return (
+            steady is not None
+            and list(cached.num_computed_tokens) == steady.computed
+            and list(cached.req_ids) == steady.ids == list(tokens)
+            and set(tokens.values()) == {1}
+            and not scheduler_output.scheduled_new_reqs
+            and not scheduler_output.finished_req_ids
+            and not scheduler_output.scheduled_spec_decode_tokens
+            and not cached.resumed_req_ids
+        )
+
+    def went_on(self, output: Any) -> int:
+        """How many requests went on, each handed one token; 0, and nothing is noted, where one was handed other."""
+        steady, sampled = self._steady, output.sampled_token_ids
+        assert steady is not None
+        is_one_each = len(sampled) == len(steady.ids) and set(map(len, sampled)) == {1}
+        if not is_one_each or output.req_id_to_index.keys() != set(steady.ids):
+            return 0
+        steady.num_steps += 1
+        steady.computed = [count + 1 for count in steady.computed]
+        return len(steady.ids)
+
+    def spelt(self) -> tuple[ScheduledRequest, ...]:
+        """What the step that goes on computes, request by request; none goes on from it before it has settled."""
+        steady = self._leave()
+        assert steady is not None
+        return tuple(
+            ScheduledRequest(i, 1, 0, c, 0) for i, c in zip(steady.ids, steady.computed, strict=True)
+        )
+
+    def _leave(self) -> _Steady | None:
+        steady, self._steady = self._steady, None
+        if steady is not None:
+            for request_id in steady.ids:
+                self._requests[request_id].num_output_tokens += steady.num_steps
+        return steady
 
     def _add(self, new: Any) -> None:
         params = new.sampling_params
@@ -76,13 +137,8 @@ class StepBook:
         self, request_id: str, num_tokens: int, num_computed: int, num_drafts: int
     ) -> ScheduledRequest:
         before_end = self._requests[request_id].prefill_end - num_computed
-        return ScheduledRequest(
-            request_id=request_id,
-            num_scheduled_tokens=num_tokens,
-            num_prefill_tokens=max(0, min(before_end, num_tokens)),
-            num_computed_tokens=num_computed,
-            num_draft_tokens=num_drafts,
-        )
+        num_prefill = max(0, min(before_end, num_tokens))
+        return ScheduledRequest(request_id, num_tokens, num_prefill, num_computed, num_drafts)
 
     def emit(self, request_id: str, token_ids: Sequence[int]) -> int:
         """How many of the sampled tokens reach the client: those after a stop are dropped by the scheduler."""

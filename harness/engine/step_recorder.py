@@ -1,4 +1,8 @@
-"""Turns what happens between the start and the end of an engine step into one row of the ledger."""
+"""Turns what happens between the start and the end of an engine step into one row of the ledger.
+
+A decode step that goes on as the one before does not name its requests again: that would take longer, for a full batch,
+than a hundredth of the step.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,7 @@ class StepRecorder:
         self._before_capture: tuple[dict[str, int], int] = ({}, 0)
         self._captured: dict[Hashable, tuple[dict[str, int], list[dict[str, Any]]]] = {}
         self._scheduled: tuple[ScheduledRequest, ...] = ()
+        self._goes_on = False
         self._num_draft_tokens = 0
         self._started_ns = 0
         self._duration_ns = 0
@@ -157,49 +162,68 @@ class StepRecorder:
     def _begin(self, scheduler_output: Any) -> None:
         self.reset()
         self._duration_ns = 0
-        self._scheduled = ()
+        self._scheduled, self._goes_on, self._num_draft_tokens = (), False, 0
         self._started_ns = time.monotonic_ns()
-        self._scheduled = self.book.schedule(scheduler_output)
-        self._num_draft_tokens = sum(request.num_draft_tokens for request in self._scheduled)
+        self._goes_on = self.book.goes_on(scheduler_output)
+        if not self._goes_on:
+            self._scheduled = self.book.schedule(scheduler_output)
+            self._num_draft_tokens = sum(request.num_draft_tokens for request in self._scheduled)
 
     def _end(self, result: Any) -> None:
+        # An output that is still to be fetched may have fields of the same names, without their final contents.
+        is_late = hasattr(result, "get_output")
+        if self._goes_on:
+            self._goes_on = False
+            if not is_late and (num_reqs := self.book.went_on(result)):
+                self._file.write("row", **self._next_row(num_reqs), goes_on=True)
+                return
+            self._scheduled = self.book.spelt()
         if not self._scheduled:
             return
         scheduled, self._scheduled = self._scheduled, ()
+        row = self._next_row(len(scheduled))
+        if is_late:
+            self._write_row_later(row, scheduled, result)
+        else:
+            self.book.settle(scheduled, self._write_row(row, scheduled, result))
+
+    def _next_row(self, num_reqs: int) -> dict[str, Any]:
+        """What is known of the step beside its requests."""
         row = {
             "step": self.num_steps,
             "started_ns": self._started_ns,
             "duration_ns": self._duration_ns,
-            "num_reqs": len(scheduled),
+            "num_reqs": num_reqs,
             "decisions": self.decisions,
             "ran": dict(self.ran),
             "num_draft_tokens": self._num_draft_tokens,
             "graph_replayed": self._was_replayed,
         }
         self.num_steps += 1
-        # An output that is still to be fetched may have fields of the same names, without their final contents.
-        if hasattr(result, "get_output"):
-            self._write_row_later(row, scheduled, result)
-        else:
-            self._write_row(row, scheduled, result)
+        return row
 
-    def _write_row(self, row: dict[str, Any], scheduled: tuple[ScheduledRequest, ...], output: Any) -> None:
+    def _write_row(
+        self, row: dict[str, Any], scheduled: tuple[ScheduledRequest, ...], output: Any
+    ) -> list[int]:
+        """Writes a row request by request, and gives the tokens that each was handed."""
         sampled = output.sampled_token_ids
-        requests = []
+        requests, emitted = [], []
         for request in scheduled:
             index = output.req_id_to_index.get(request.request_id)
             token_ids = sampled[index] if index is not None and index < len(sampled) else ()
+            emitted.append(self.book.emit(request.request_id, token_ids))
             requests.append(
                 {
                     "request_id": request.request_id,
                     "num_scheduled_tokens": request.num_scheduled_tokens,
                     "num_prefill_tokens": request.num_prefill_tokens,
-                    "num_emitted_tokens": self.book.emit(request.request_id, token_ids),
+                    "num_emitted_tokens": emitted[-1],
                     "num_computed_tokens": request.num_computed_tokens,
                     "num_draft_tokens": request.num_draft_tokens,
                 }
             )
         self._file.write("row", **row, requests=requests)
+        return emitted
 
     def _write_row_later(
         self, row: dict[str, Any], scheduled: tuple[ScheduledRequest, ...], result: Any
@@ -214,7 +238,7 @@ class StepRecorder:
 
         result.get_output = get_output
 
-    def guard(self, where: str, action: Callable[..., None], *args: Any) -> None:
+    def guard(self, where: str, action: Callable[..., object], *args: Any) -> None:
         """Runs a part of the tracer; what it fails at becomes an error record."""
         try:
             action(*args)

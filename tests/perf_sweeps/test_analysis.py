@@ -145,6 +145,22 @@ def test_a_throttled_gpu_drops_its_block() -> None:
     assert judge_one(PLAN, [hot, *GOOD[1:]]).ratio.n == 5  # type: ignore[union-attr]
 
 
+def test_a_power_cap_is_no_throttling_since_the_arm_that_draws_the_power_has_earned_it() -> None:
+    capped = with_visits(
+        GOOD[0],
+        lambda _: {"machine": MachineState(foreign_cpu_share=0.0, throttle_reasons=("sw_power_cap",))},
+    )
+    assert judge_one(PLAN, [capped, *GOOD[1:]]).ratio.n == 6  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("num_samples", "num_kept"), [(2, 6), (0, 5)])
+def test_cores_of_which_nothing_is_told_drop_a_block_unless_a_gpu_computed_whose_state_was_read(
+    num_samples: int, num_kept: int
+) -> None:
+    told = {"machine": MachineState(num_gpu_samples=num_samples)}
+    assert judge_one(PLAN, [with_visits(GOOD[0], lambda _: told), *GOOD[1:]]).ratio.n == num_kept  # type: ignore[union-attr]
+
+
 def test_a_neighbour_in_too_many_blocks_leaves_the_cell_open() -> None:
     """Three of nine: enough are left for an interval, and it is not to be trusted."""
     plan = plan_of(decode_cells(4), num_blocks=9)

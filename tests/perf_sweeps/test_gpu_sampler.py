@@ -1,39 +1,52 @@
-"""Laws of the GPU sampler: it reads what `nvidia-smi` prints, and without one it knows nothing."""
+"""Laws of the GPU sampler: both ends of a visit and its middle are read, and what a GPU does not tell is not known."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
-from perf_sweeps.gpu_sampler import GpuSampler, parse_samples
+from harness.model.evidence import GpuState
+from perf_sweeps.gpu_sampler import INTERVAL_S, GpuSampler
 
-COOL, HOT = "1980, 301.2, 41, 0x0000000000000000", "1500, 700.0, 85, 0x0000000000000024"
+COOL = GpuState(
+    name="made", sm_clock_mhz=1980, memory_clock_mhz=2619, power_w=301.0, temperature_c=41, slowdowns=()
+)
+HOT = COOL.model_copy(
+    update={
+        "sm_clock_mhz": 1500,
+        "power_w": None,
+        "temperature_c": 85,
+        "slowdowns": ("sw_thermal_slowdown",),
+    }
+)
+SILENT = COOL.model_copy(update={"slowdowns": None})
 
 
-def test_samples_give_means_and_every_reason_that_slowed_a_gpu() -> None:
-    state = parse_samples([COOL, HOT])
+def sampled(*states: GpuState | None, seconds: float = 0.0) -> dict[str, object]:
+    found: Iterator[GpuState | None] = iter(states)
+    with GpuSampler(lambda: next(found)) as sampler:
+        time.sleep(seconds)
+    return sampler.state()
+
+
+def test_samples_give_means_and_every_reason_that_slowed_the_gpu() -> None:
+    state = sampled(COOL, HOT)
     assert (state["sm_clock_mhz"], state["temperature_c"], state["num_gpu_samples"]) == (1740.0, 63.0, 2)
-    assert state["throttle_reasons"] == ("sw_power_cap", "sw_thermal_slowdown")
-
-
-def test_an_idle_gpu_is_not_throttled() -> None:
-    assert parse_samples(["1980, 75.0, 30, 0x0000000000000001"])["throttle_reasons"] == ()
+    assert state["throttle_reasons"] == ("sw_thermal_slowdown",)
 
 
 def test_a_value_that_a_gpu_does_not_report_is_left_out_of_its_mean() -> None:
-    assert parse_samples(["1980, [N/A], 41, 0x0"])["power_w"] is None
+    assert sampled(COOL, HOT)["power_w"] == 301.0
 
 
-def test_a_machine_without_the_program_has_no_sample() -> None:
-    with GpuSampler(find=lambda _: None) as sampler:
-        pass
-    assert sampler.state() == {"num_gpu_samples": 0}
+def test_what_happens_in_the_middle_of_a_visit_is_seen() -> None:
+    state = sampled(COOL, HOT, *[COOL] * 20, seconds=2 * INTERVAL_S)
+    assert state["throttle_reasons"] == ("sw_thermal_slowdown",)
 
 
-def test_the_program_is_ended_with_the_visit_and_what_it_printed_is_read(tmp_path: Path) -> None:
-    program = tmp_path / "smi"
-    program.write_text(f"#!/bin/sh\necho '{COOL}'\nexec sleep 60\n")
-    program.chmod(0o755)
-    with GpuSampler(find=lambda _: str(program)) as sampler:
-        time.sleep(0.1)
-    assert sampler.state()["num_gpu_samples"] == 1
+def test_a_gpu_that_tells_no_reasons_was_not_sampled() -> None:
+    assert sampled(SILENT, SILENT)["num_gpu_samples"] == 0
+
+
+def test_a_machine_without_a_gpu_has_no_sample() -> None:
+    assert sampled(None)["num_gpu_samples"] == 0

@@ -49,3 +49,9 @@ def test_the_rest_of_the_busy_time_is_foreign(tmp_path: Path, monkeypatch: pytes
 
 def test_a_machine_that_does_not_say_is_not_called_quiet(tmp_path: Path) -> None:
     assert LoadMeter(tmp_path).foreign_share() is None
+
+
+def test_a_machine_that_counts_no_busy_core_is_not_called_quiet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert share(tmp_path, monkeypatch, own_s=2.5, child_s=0.0) is None

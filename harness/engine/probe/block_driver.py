@@ -64,13 +64,17 @@ class BlockEngine:
         counts: dict[str, int] = {}
         engine, waiting = self._engine, deque(requests)
         while waiting or engine.has_unfinished_requests():
+            begun = []
             while waiting and engine.get_num_unfinished_requests() < concurrency:
                 request = waiting.popleft()
                 try:
                     self._add(request)
                     counts[request["id"]] = 0
+                    begun.append(request["id"])
                 except ValueError as error:
                     refused[request["id"]] = f"{type(error).__name__}: {error}"[:2000]
+            if begun and len(begun) < len(counts):
+                self._say(begun=begun, tokens={})
             tokens = {o.request_id: list(o.outputs[0].token_ids) for o in engine.step()}
             for name, new in tokens.items():
                 counts[name] += len(new)

@@ -133,6 +133,10 @@ def test_a_plan_names_the_cells_that_the_manifest_does_not_allow(
         (("--prompts", "/dev/null"), "no prompt"),
         (("--random-tokens", "--load", "vllm-bench"), "Random tokens have no text"),
         (("--trace", "/dev/null"), "it holds no conversation"),
+        (("--tier", "gpu", "--preset", "overhead"), "Not on this machine: the gpu tier needs one CUDA GPU"),
+        (("--tier", "gpu", "--preset", "cpu-agents"), "need an API server"),
+        (("--tier", "gpu", "--load", "vllm-bench"), "need an API server"),
+        (("--tier", "gpu", "--preset", "k3-article-agents"), "at most 10240"),
     ],
 )
 def test_what_cannot_be_swept_is_said_before_anything_starts(
@@ -153,6 +157,35 @@ def test_what_a_server_says_of_its_machine_is_not_kept(
     run(tmp_path / "out", "--simulate", "0.9", "--match", "decode/*/b1/*")
     text = (tmp_path / "out" / RECORDS).read_text()
     assert "somebody" not in text and "No <home>" in text
+
+
+def test_an_interrupted_sweep_says_what_it_has_and_ends_as_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = use_case.run_here
+
+    def interrupted(tasks: Any, open_host: Any, keep: Any, **about: str) -> None:
+        measure(tasks[:7], open_host, keep, **about)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(use_case, "run_here", interrupted)
+    run(tmp_path / "out", "--simulate", "0.9", expect=ExitCode.INTERRUPTED)
+    cells = json.loads((tmp_path / "out" / "result.json").read_text())["result"]["cells"]
+    assert [c["outcome"] for c in cells] == ["pass", "inconclusive", *["not_run"] * 4]
+
+
+def test_the_tier_is_part_of_the_plan_and_chooses_what_of_the_manifest_is_in_scope(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("--plan", "--preset", "overhead", "--format", "json", "--tier")
+    names = {}
+    for tier in ("cpu", "gpu"):
+        run(tmp_path / "out", *asked, tier, expect=ExitCode.ADMIT)
+        names[tier] = [line["cell"] for line in json.loads(capsys.readouterr().out)["price"]["lines"]]
+    assert [cell["batch"] for cell in names["cpu"] + names["gpu"]] == [1, 8, 1, 64]
+    run(tmp_path / "cpu", "--simulate", "0.9")
+    run(tmp_path / "cpu", "--simulate", "0.9", "--resume", "--tier", "gpu", expect=ExitCode.USAGE)
+    assert "another plan" in capsys.readouterr().err
 
 
 def test_a_trace_is_the_one_cell_of_its_sweep_and_must_fit_the_scope(

@@ -1,17 +1,26 @@
-"""Laws of a sweep's arms: what differs between them is what is timed, and what a CPU cannot serve is refused."""
+"""Laws of a sweep's arms: what differs between them is what is timed, and what cannot be served is refused."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from harness.app.sweep_arms import CpuArms, draft_arguments
+from harness.app import sweep_arms
+from harness.app.gpu_tier import served_args
+from harness.app.sweep_arms import CpuArms, GpuArms, draft_arguments
 from harness.config import load_manifest
 from harness.engine.arm_spec import CPU_ENV, ArmSpec
+from harness.engine.block_server import BlockServer
 from harness.model.errors import EngineError
-from harness.model.words import Arm
-from perf_sweeps.cell import Engine
+from harness.model.evidence import GpuState
+from harness.model.words import Arm, Tier
+from perf_sweeps.block import Block, Failure, SweepPlan
+from perf_sweeps.cell import Axes, Engine, Workload
+from perf_sweeps.measure import run_here
+from perf_sweeps.void import find_faults, find_wrong_path
+from tests.harness.app.timed_programs import programs
 
 ROOT = Path(__file__).parents[3]
 MANIFEST = load_manifest((ROOT / "fasttrack.toml").read_text("utf-8"), "fasttrack.toml")
@@ -68,3 +77,90 @@ def test_drafts_are_asked_for_only_by_cells_with_drafts() -> None:
 def test_every_arm_runs_as_the_rest_of_the_cpu_tier_does(tmp_path: Path, is_overhead: bool) -> None:
     for spec in specs(tmp_path, is_overhead=is_overhead).values():
         assert spec.environment(tmp_path).items() >= CPU_ENV.items()
+
+
+GPU_MANIFEST = MANIFEST.at(Tier.GPU)
+GPU = GpuState(
+    name="made", sm_clock_mhz=1980, memory_clock_mhz=2619, power_w=300.0, temperature_c=40, slowdowns=()
+)
+CELLS = Axes(workloads=(Workload.DECODE,), batches=(2,), shapes=((8, 10),)).cells()
+PLAN = SweepPlan(subject="made", tier=Tier.GPU, cells=CELLS, num_blocks=2)
+
+
+def gpu_arms(folder: Path, *, is_overhead: bool = False) -> GpuArms:
+    return GpuArms(
+        manifest=GPU_MANIFEST,
+        folder=folder,
+        passages=("some text that is long enough",),
+        seed=0,
+        is_overhead=is_overhead,
+    )
+
+
+def plan_of(server: BlockServer) -> list[str]:
+    return json.loads(server.command[-1])["args"]
+
+
+def test_arms_on_a_gpu_serve_the_slice_as_the_gpu_tier_does(tmp_path: Path) -> None:
+    arms = gpu_arms(tmp_path)
+    for arm in Arm:
+        server = arms.server(arm, tmp_path)
+        assert plan_of(server) == list(served_args(GPU_MANIFEST, arm))
+        assert server.spec.dispatch == GPU_MANIFEST.dispatch and server.spec.is_traced
+        assert server.spec.additional_config.get("decode_backend") == (
+            {"candidate": "latency_specialized", "baseline_again": "auto"}.get(arm)
+        )
+
+
+def test_on_a_gpu_too_the_overhead_is_that_of_the_tracer_alone(tmp_path: Path) -> None:
+    servers = {arm: gpu_arms(tmp_path, is_overhead=True).server(arm, tmp_path) for arm in Arm}
+    assert [arm for arm, server in servers.items() if server.spec.is_traced] == [Arm.CANDIDATE]
+    assert len({tuple(plan_of(server)) for server in servers.values()}) == 1
+    assert "latency_specialized" in servers[Arm.BASELINE].command[-1]
+    assert len({server.spec.cache_dir for server in servers.values()}) == 3
+
+
+def test_a_gpu_serves_one_rank_without_drafts(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="not tp8"):
+        gpu_arms(tmp_path)(Engine(tensor_parallel=8), tuple(Arm))
+
+
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **behaviour: str) -> list[Block | Failure]:
+    """A sweep on a made GPU, whose arms are programs that sleep."""
+    programs(monkeypatch, behaviour, user=sweep_arms)
+    monkeypatch.setattr(sweep_arms, "find_gpu_reader", lambda: (lambda: GPU, ""))
+    (tmp_path / "slice").mkdir()
+    (tmp_path / "head").mkdir()
+    records: list[Block | Failure] = []
+    run_here(PLAN.tasks(), gpu_arms(tmp_path), records.append, sweep=PLAN.digest, code_digest="")
+    return records
+
+
+def test_a_visit_on_a_gpu_has_the_ledgers_account_and_the_gpus_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = measured(tmp_path, monkeypatch)
+    assert len(blocks) == 2
+    for block in blocks:
+        assert isinstance(block, Block)
+        assert find_faults(CELLS[0], block) == () and find_wrong_path(CELLS[0], block) == ""
+        for visit in block.visits:
+            assert (visit.counted_tokens, visit.specialized_share) == (20, float(visit.arm is Arm.CANDIDATE))
+            assert visit.decode_step_ms is not None and visit.decode_step_ms >= 2
+            assert visit.machine.num_gpu_samples >= 2 and visit.machine.sm_clock_mhz == 1980
+
+
+@pytest.mark.parametrize("behaviour", ["loses a token", "answers nothing"])
+def test_an_arm_on_a_gpu_that_did_other_work_is_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str
+) -> None:
+    for record in measured(tmp_path, monkeypatch, candidate=behaviour):
+        assert isinstance(record, Block) and find_faults(CELLS[0], record)
+
+
+@pytest.mark.parametrize("behaviour", ["dies", "remembers", "does not start", "babbles"])
+def test_an_arm_on_a_gpu_that_breaks_is_a_failure_of_the_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str
+) -> None:
+    (failure,) = measured(tmp_path, monkeypatch, candidate=behaviour)
+    assert isinstance(failure, Failure) and failure.cause == "engine" and "candidate" in failure.message

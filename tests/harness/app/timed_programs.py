@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -61,6 +62,9 @@ for line in asked:
     if command["do"] == "tokenize":
         say(tokens=list(command["text"].encode()))
         continue
+    if command["do"] == "forget":
+        say(forgot=behaviour != "remembers")
+        continue
     requests = command["requests"]
     served += 1
     if behaviour == "dies":
@@ -88,8 +92,9 @@ def programs(
     *,
     imported: tuple[tuple[str, str, str], ...] = (),
     step_s: float = 0.002,
+    user: ModuleType = gpu_timing,
 ) -> None:
-    """Puts the program in the driver's place; `behaviour` says by arm what is wrong with it."""
+    """Puts the program in the driver's place where `user` starts it; `behaviour` says by arm what is wrong with it."""
     program = PROGRAM.replace("BEHAVIOUR", repr(dict(behaviour)))
     program = program.replace("IMPORTED", repr(imported)).replace("STEP_S", repr(step_s))
 
@@ -97,4 +102,4 @@ def programs(
         command = (sys.executable, "-S", "-c", program)
         return BlockServer(spec, args, program=command, ready_timeout_s=60, answer_timeout_s=20, **more)
 
-    monkeypatch.setattr(gpu_timing, "BlockServer", made)
+    monkeypatch.setattr(user, "BlockServer", made)

@@ -90,3 +90,30 @@ def test_a_request_that_the_engine_refuses_is_an_error_of_its_own(server: BlockS
     kept, refused = server.complete_many([good, bad], concurrency=2, suite="mixed")
     assert (len(kept.token_ids), kept.error) == (2, "")
     assert (refused.token_ids, refused.finish_reason) == ((), "error") and refused.error
+
+
+def test_as_many_requests_as_asked_are_in_flight_and_their_times_count_from_when_each_began(
+    server: BlockServer,
+) -> None:
+    requests = [
+        CompletionRequest(item=f"r{n}", prompt_token_ids=server.tokenize(f"queued {n}"), max_tokens=6)
+        for n in range(5)
+    ]
+    before = read_ledger(server.spec.ledger_dir, server.spec.nonce).rows
+    items = server.complete_many(requests, concurrency=2, suite="mixed/b2")
+    after = read_ledger(server.spec.ledger_dir, server.spec.nonce)
+    assert not after.problems
+    rows = after.rows[len(before) :]
+    assert [item.num_completion_tokens for item in items] == [6] * 5
+    assert max(row.num_reqs for row in rows) == 2 and sum(len(row.requests) for row in rows) == 30
+    steps = [(row.started_ns, row.started_ns + row.duration_ns) for row in rows]
+    whole_ms = (steps[-1][1] - steps[0][0]) / 1e6
+    last = [item.token_times_ms[-1] for item in items]
+    assert sum(last) < 2.5 * whole_ms and min(i.token_times_ms[0] for i in items[2:]) < whole_ms / 4
+    assert server.complete_many(requests[:1], concurrency=1, suite="x")[0].token_ids == items[0].token_ids
+
+
+def test_what_could_be_reused_of_earlier_requests_is_forgotten(server: BlockServer) -> None:
+    block_of(server, 2)
+    server.reset_prefix_cache()
+    assert server.is_running

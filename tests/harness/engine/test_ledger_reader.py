@@ -130,3 +130,39 @@ def test_the_last_proof_of_a_worker_is_the_one_that_counts(tmp_path: Path) -> No
     path.write_text(path.read_text() + json.dumps(later) + "\n")
     proof = read_ledger(tmp_path, "n0").proof
     assert proof is not None and proof.wrapped == ("m:f",)
+
+
+def on(step: int, num_reqs: int = 1) -> dict[str, Any]:
+    """A row that goes on from the one before."""
+    fields = row(step) | {"goes_on": True, "num_reqs": num_reqs}
+    del fields["requests"]
+    return fields
+
+
+def started(folder: Path, *rows: dict[str, Any]) -> Any:
+    file = LedgerFile(folder, "n0")
+    file.write("proof", **PROOF)
+    for fields in rows:
+        file.write("row", **fields)
+    return read_ledger(folder, "n0")
+
+
+def test_a_row_that_goes_on_has_the_requests_of_the_row_before_one_token_further(tmp_path: Path) -> None:
+    first = row(0)
+    first["requests"][0]["num_computed_tokens"] = 7
+    reading = started(tmp_path, first, on(1), on(2))
+    assert reading.problems == ()
+    parts = [row.requests[0] for row in reading.rows]
+    assert [part.num_computed_tokens for part in parts] == [7, 8, 9]
+    assert {(part.request_id, part.num_emitted_tokens) for part in parts} == {("cmpl-a-0r-0", 1)}
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [(on(0),), (row(0), on(2)), (row(0), on(1, num_reqs=2))],
+    ids=["none before", "a gap", "other batch"],
+)
+def test_a_row_that_goes_on_from_nothing_is_a_problem(
+    tmp_path: Path, rows: tuple[dict[str, Any], ...]
+) -> None:
+    assert "the row that it goes on from" in " ".join(started(tmp_path, *rows).problems)

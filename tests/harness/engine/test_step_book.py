@@ -5,10 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.engine.step_book import StepBook
+from harness.engine.step_book import ScheduledRequest, StepBook
 
 
 def new(request_id: str, prompt_len: int, *, computed: int = 0, max_tokens: int = 100, **params: Any) -> Any:
@@ -134,3 +135,99 @@ def test_an_unfinished_prefill_emits_nothing() -> None:
     book = StepBook()
     book.schedule(step(add=[new("a", 50)], tokens={"a": 20}))
     assert book.emit("a", []) == 0
+
+
+def settled(*, max_tokens: int = 100) -> StepBook:
+    """A book after a decode step of two requests: each has computed six tokens and was handed two."""
+    book = StepBook()
+    book.schedule(step(add=[new("a", 5, max_tokens=max_tokens), new("b", 5)], tokens={"a": 5, "b": 5}))
+    scheduled = book.schedule(step(go_on={"a": (5, 1), "b": (5, 1)}, tokens={"a": 1, "b": 1}))
+    assert not book.goes_on(next_step())
+    for request_id in ("a", "b"):
+        book.emit(request_id, [1])
+        book.emit(request_id, [1])
+    book.settle(scheduled, [1, 1])
+    return book
+
+
+def next_step(num_computed: int = 6, **changed: Any) -> Any:
+    plain: dict[str, Any] = {
+        "go_on": {"a": (num_computed, 2), "b": (num_computed, 2)},
+        "tokens": {"a": 1, "b": 1},
+    }
+    return step(**plain | changed)
+
+
+def outputs(*token_ids: list[int], ids: str = "ab") -> Any:
+    return SimpleNamespace(
+        sampled_token_ids=list(token_ids), req_id_to_index={r: i for i, r in enumerate(ids)}
+    )
+
+
+def test_a_step_goes_on_from_the_one_before_for_as_long_as_nothing_changes() -> None:
+    book = settled()
+    for num_computed in range(6, 20):
+        assert book.goes_on(next_step(num_computed))
+        assert book.went_on(outputs([1], [2])) == 2
+    assert not book.goes_on(next_step(19))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"tokens": {"a": 1}},
+        {"tokens": {"a": 2, "b": 1}},
+        {"tokens": {"b": 1, "a": 1}},
+        {"go_on": {"a": (6, 2), "b": (7, 2)}},
+        {"go_on": {"a": (6, 2), "c": (6, 2)}},
+        {"go_on": {"a": (6, 2)}},
+        {"add": [new("c", 5)]},
+        {"finished": {"z"}},
+        {"resumed": {"a"}},
+        {"drafts": {"a": [3]}},
+    ],
+    ids=str,
+)
+def test_a_step_that_differs_in_anything_is_told_request_by_request(changed: dict[str, Any]) -> None:
+    assert not settled().goes_on(next_step(**changed))
+
+
+@pytest.mark.parametrize(
+    ("scheduled", "num_emitted"),
+    [
+        ((5, 5, 0, 0), 1),
+        ((2, 0, 0, 1), 1),
+        ((1, 1, 0, 0), 1),
+        ((1, 0, 0, 0), 0),
+        ((1, 0, 0, 0), 2),
+    ],
+)
+def test_no_step_goes_on_from_a_prefill_drafts_or_a_step_that_handed_out_other_than_one_token(
+    scheduled: tuple[int, int, int, int], num_emitted: int
+) -> None:
+    num_tokens, num_prefill, num_computed, num_drafts = scheduled
+    book = StepBook()
+    book.schedule(step(add=[new("a", 5)], tokens={"a": 5}))
+    book.settle([ScheduledRequest("a", num_tokens, num_prefill, num_computed, num_drafts)], [num_emitted])
+    again = step(go_on={"a": (num_computed + 1, 1)}, tokens={"a": 1})
+    assert not book.goes_on(again)
+
+
+@pytest.mark.parametrize(
+    "output", [outputs([1], []), outputs([1], [1, 2]), outputs([1]), outputs([1], [2], ids="ac")], ids=str
+)
+def test_a_step_that_handed_out_something_else_is_spelt_out_after_all(output: Any) -> None:
+    book = settled()
+    assert book.goes_on(next_step()) and book.went_on(output) == 0
+    assert [tuple(r) for r in book.spelt()] == [("a", 1, 0, 6, 0), ("b", 1, 0, 6, 0)]
+    assert not book.goes_on(next_step())
+
+
+@given(st.integers(0, 5))
+def test_tokens_of_steps_that_went_on_count_towards_the_limit(num_steps: int) -> None:
+    """Two were handed out before, seven are allowed: what is left of a row of drafts is what reaches the client."""
+    book = settled(max_tokens=7)
+    for num_computed in range(6, 6 + num_steps):
+        assert book.goes_on(next_step(num_computed)) and book.went_on(outputs([1], [1]))
+    book.schedule(next_step(6 + num_steps, tokens={"a": 9, "b": 1}))
+    assert book.emit("a", [1] * 9) == max(1, 5 - num_steps)

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -387,3 +387,49 @@ def test_an_engine_with_graphs_that_are_not_followed_is_a_problem(
     monkeypatch.setattr(module.GPUModelRunner, "compilation_config", mode, raising=False)
     serve(runner(), scheduled("a"))
     assert any("graphs are captured" in problem for problem in read(spec).problems) is not followed
+
+
+def decoding(ids: Sequence[str], num_computed: int, output: Any = None) -> Any:
+    """A decode step of requests that were prefilled before, two prompt tokens each."""
+    cached = SimpleNamespace(
+        req_ids=list(ids),
+        num_computed_tokens=[num_computed] * len(ids),
+        num_output_tokens=[num_computed - 1] * len(ids),
+        resumed_req_ids=set(),
+    )
+    fresh = scheduled(*ids, output=output)
+    fresh.scheduled_new_reqs, fresh.scheduled_cached_reqs, fresh.finished_req_ids = [], cached, set()
+    fresh.num_scheduled_tokens = dict.fromkeys(ids, 1)
+    return fresh
+
+
+def test_steps_that_go_on_are_written_short_and_read_as_if_they_were_not(
+    install: Callable[..., Tracer], spec: ArmSpec
+) -> None:
+    install()
+    served = runner()
+    serve(served, scheduled("a", "b"))
+    for num_computed in (2, 3, 4):
+        serve(served, decoding("ab", num_computed))
+    short = SimpleNamespace(sampled_token_ids=[[5], []], req_id_to_index={"a": 0, "b": 1})
+    serve(served, decoding("ab", 5, output=short))
+    serve(served, decoding("a", 6))
+    reading = read(spec)
+    (path,) = spec.ledger_dir.glob("*.jsonl")
+    written = [json.loads(line) for line in path.read_text().splitlines()]
+    assert ["requests" not in row for row in written if row["kind"] == "row"] == [
+        *(False, False, True, True),
+        *(False, False),
+    ]
+    assert reading.problems == ()
+    parts = [
+        [(r.request_id, r.num_computed_tokens, r.num_emitted_tokens) for r in w.requests]
+        for w in reading.rows
+    ]
+    assert parts[2:] == [
+        [("a", 3, 1), ("b", 3, 1)],
+        [("a", 4, 1), ("b", 4, 1)],
+        [("a", 5, 1), ("b", 5, 0)],
+        [("a", 6, 1)],
+    ]
+    assert all(row.decisions and row.ran for row in reading.rows)
