@@ -1,5 +1,6 @@
 """What is learned in which order: phases of growing length, each fed by commands that write chats."""
 
+import itertools
 import json
 import random
 import shlex
@@ -42,15 +43,29 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
-    """So many steps on sequences of one length."""
+class Group:
+    """Sequences of one length; a step takes them from one group."""
 
-    steps: int
+    share: float
+    """Relative number of steps."""
     length: int
     """Tokens of a sequence; longer chats are left out, shorter ones padded."""
     sequences: int
     """Sequences of a step and worker."""
     sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """So many steps on the same groups; in a run of so many seconds, its relative share of them."""
+
+    steps: int
+    groups: tuple[Group, ...]
+
+    @property
+    def source_names(self) -> list[str]:
+        """The names of all sources, in the order that a batch numbers them."""
+        return [source.name for group in self.groups for source in group.sources]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,39 +77,47 @@ class Batch:
     weights: Tensor
     """[B, T], of the prediction of each following token."""
     source: Tensor
-    """[B], index of the source."""
+    """[B], index of the source among all of the phase."""
 
 
 def load_curriculum(path: Path) -> tuple[Phase, ...]:
     """Reads the phases; an unknown or missing key is a TypeError."""
     phases: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["phases"]
-    return tuple(Phase(**p | {"sources": tuple(Source(**source) for source in p["sources"])}) for p in phases)
+    return tuple(Phase(**p | {"groups": tuple(_group(group) for group in p["groups"])}) for p in phases)
+
+
+def _group(row: dict[str, Any]) -> Group:
+    return Group(**row | {"sources": tuple(Source(**source) for source in row["sources"])})
 
 
 def batches(phase: Phase, seed: int) -> Iterator[Batch]:
     """Yields batches without end as long as the sources last; the same seed gives the same batches."""
     rng = random.Random(seed)
     with ExitStack() as stack:
-        streams = [source.read(seed) for source in phase.sources]
+        streams = [source.read(seed) for group in phase.groups for source in group.sources]
         for stream in streams:
             stack.callback(stream.close)  # type: ignore[attr-defined]
+        firsts = [0, *itertools.accumulate(len(group.sources) for group in phase.groups)]
         while True:
-            picked = rng.choices(
-                range(len(streams)), [source.share for source in phase.sources], k=phase.sequences
-            )
-            chats = [_next_that_fits(streams[index], phase.length) for index in picked]
-            yield _batch(chats, picked, phase)
+            number = 0
+            if len(phase.groups) > 1:
+                number = rng.choices(range(len(phase.groups)), [group.share for group in phase.groups])[0]
+            group, first = phase.groups[number], firsts[number]
+            shares = [source.share for source in group.sources]
+            picked = rng.choices(range(len(shares)), shares, k=group.sequences)
+            chats = [_next_that_fits(streams[first + index], group.length) for index in picked]
+            yield _batch(chats, picked, group, first)
 
 
 def _next_that_fits(stream: Iterator[TokenizedChat], length: int) -> TokenizedChat:
     return next(chat for chat in stream if len(chat.token_ids) <= length + 1)
 
 
-def _batch(chats: list[TokenizedChat], picked: list[int], phase: Phase) -> Batch:
-    token_ids = torch.full((len(chats), phase.length + 1), special_token_id(PAD))
-    weights = torch.zeros(len(chats), phase.length)
+def _batch(chats: list[TokenizedChat], picked: list[int], group: Group, first: int) -> Batch:
+    token_ids = torch.full((len(chats), group.length + 1), special_token_id(PAD))
+    weights = torch.zeros(len(chats), group.length)
     for row, (chat, index) in enumerate(zip(chats, picked, strict=True)):
         token_ids[row, : len(chat.token_ids)] = torch.tensor(chat.token_ids)
         learned = torch.tensor(chat.learned[1:], dtype=torch.float32)
-        weights[row, : len(learned)] = learned * phase.sources[index].loss_weight
-    return Batch(token_ids=token_ids, weights=weights, source=torch.tensor(picked))
+        weights[row, : len(learned)] = learned * group.sources[index].loss_weight
+    return Batch(token_ids=token_ids, weights=weights, source=torch.tensor(picked) + first)

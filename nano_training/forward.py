@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from nano_training.kda_scan import run_kda_scan
 from specialized_path.nano.config import KimiK3NanoConfig
 from specialized_path.nano.kda_chunks import run_kda_chunks
 
@@ -33,6 +34,8 @@ def hidden_states(
     token_ids: Tensor,
     cache: Cache | None = None,
     mlp_inputs: dict[str, Tensor] | None = None,
+    *,
+    scan: bool = False,
 ) -> Tensor:
     """Returns the hidden states [B, T, hidden] that the output head reads, in the dtype of the weights.
 
@@ -42,6 +45,8 @@ def hidden_states(
         token_ids: [B, T]; shorter sequences are padded at the end with any token.
         cache: Read and brought up to date. With tokens in it, T must be 1.
         mlp_inputs: Filled with what each MLP reads, [B, T, hidden] by the name of the MLP.
+        scan: Whether the delta rule runs as a scan over all chunks, without a cache: for a GPU, to which a loop over
+            chunks gives too little to do at a time; twice as slow on a CPU.
     """
     prefix = functional.embedding(token_ids, weights["model.embed_tokens.weight"])
     blocks: list[Tensor] = []
@@ -54,8 +59,10 @@ def hidden_states(
         if writes_block:
             blocks = [*blocks, prefix]
         x = _rms_norm(mixed, weights[f"{name}.input_layernorm.weight"], config)
-        attention = _mla if config.is_mla_layer(i) else _kda
-        attended = attention(weights, f"{name}.self_attn", x, config, cache)
+        if config.is_mla_layer(i):
+            attended = _mla(weights, f"{name}.self_attn", x, config, cache)
+        else:
+            attended = _kda(weights, f"{name}.self_attn", x, config, cache, scan=scan)
         prefix = attended if writes_block else prefix + attended
         mixed = _mix(weights, f"{name}.mlp_res", [*blocks, prefix], config)
         x = _rms_norm(mixed, weights[f"{name}.post_attention_layernorm.weight"], config)
@@ -78,7 +85,9 @@ def _mix(weights: Weights, name: str, sources: list[Tensor], config: KimiK3NanoC
     return (torch.softmax(scores, dim=0).unsqueeze(-1) * stacked).sum(0)
 
 
-def _kda(weights: Weights, name: str, x: Tensor, config: KimiK3NanoConfig, cache: Cache | None) -> Tensor:
+def _kda(
+    weights: Weights, name: str, x: Tensor, config: KimiK3NanoConfig, cache: Cache | None, *, scan: bool
+) -> Tensor:
     heads, dim = config.num_attention_heads, config.kda_head_dim
     taps = config.short_conv_kernel_size
     raw = [functional.linear(x, weights[f"{name}.{part}_proj.weight"]) for part in ("q", "k", "v")]
@@ -100,7 +109,10 @@ def _kda(weights: Weights, name: str, x: Tensor, config: KimiK3NanoConfig, cache
     rate = torch.exp(weights[f"{name}.A_log"]).unsqueeze(-1)
     g = config.kda_gate_lower_bound * torch.sigmoid(rate * gate.unflatten(-1, (heads, dim)))
     beta = torch.sigmoid(functional.linear(x, weights[f"{name}.b_proj.weight"]))
-    o, state = run_kda_chunks(q, k, v, g, beta, state)
+    if scan:
+        o = run_kda_scan(q, k, v, g, beta)
+    else:
+        o, state = run_kda_chunks(q, k, v, g, beta, state)
     if cache is not None:
         cache.windows[name], cache.states[name] = padded[:, 1 - taps :], state
     normed = _rms_norm(o, weights[f"{name}.o_norm.weight"], config).flatten(2)

@@ -42,6 +42,19 @@ def test_tokens_one_by_one_behind_a_cached_prompt_give_the_whole_sequence(weight
     torch.testing.assert_close(torch.cat(steps, dim=1), whole, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("length", [1, 16, 17, 75])
+def test_the_scan_over_all_chunks_gives_the_states_and_gradients_of_the_loop(weights, token_ids, length):
+    leaves = {
+        name: weight.clone().requires_grad_() for name, weight in weights.items() if ".gate." not in name
+    }
+    results = []
+    for scan in (False, True):
+        hidden = hidden_states(weights | leaves, CONFIG, token_ids[:, :length], scan=scan)
+        grads = torch.autograd.grad(hidden.square().sum(), leaves.values(), allow_unused=True)
+        results.append([hidden, *(grad for grad in grads if grad is not None)])
+    torch.testing.assert_close(*results, rtol=1e-8, atol=1e-8)
+
+
 def test_every_tensor_but_the_correction_bias_gets_a_gradient(weights, token_ids):
     leaves = {name: weight.clone().requires_grad_() for name, weight in weights.items()}
     logits_of(leaves, hidden_states(leaves, CONFIG, token_ids)).square().mean().backward()

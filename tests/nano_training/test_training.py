@@ -1,12 +1,15 @@
 """Laws of a training run: what moves, what stays, and that it goes on where it stopped."""
 
+import itertools
 import json
+import time
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
-from nano_training.curriculum import Phase, Source, batches
+from nano_training.curriculum import Group, Phase, Source, batches
+from nano_training.feeder import feed
 from nano_training.initial import initial_weights
 from nano_training.loop import LOG_EVERY, Run, run_worker
 from nano_training.optimizer import orthogonalized
@@ -36,11 +39,14 @@ def train(tmp_path, source):
     """Returns a function that trains for so many steps in all, in this process, and gives the folder."""
     num_threads = torch.get_num_threads()
 
-    def run(steps):
+    def run(steps, **changed):
         curriculum = tmp_path / f"{steps}.json"
-        phase = {"steps": steps, "length": 24, "sequences": 2, "sources": [source]}
+        group = {"share": 1, "length": 24, "sequences": 2, "sources": [source]}
+        phase = {"steps": steps, "groups": [group]}
         curriculum.write_text(json.dumps({"phases": [phase]}))
         settings = {"seed": 0, "workers": 1, "matrix_lr": 0.02, "vector_lr": 0.01, "compile": False}
+        settings |= {"device": "cpu", "scan": False, "feeders": 0, "seconds": None, "start": None} | changed
+        settings["started"] = time.monotonic()
         rendezvous = str(tmp_path / f"rendezvous-{len(list(tmp_path.iterdir()))}")
         run_worker(0, Run(out_dir=tmp_path, curriculum=curriculum, rendezvous=rendezvous, **settings))
         return tmp_path
@@ -53,7 +59,8 @@ def train(tmp_path, source):
 @pytest.fixture
 def phase(source):
     """A phase over the chats."""
-    return Phase(steps=1, length=24, sequences=2, sources=(Source(**source),))
+    group = Group(share=1, length=24, sequences=2, sources=(Source(**source),))
+    return Phase(steps=1, groups=(group,))
 
 
 def test_what_every_chat_says_is_learned_the_routing_stays_and_nothing_is_done_twice(train, tmp_path):
@@ -83,6 +90,49 @@ def test_only_what_is_learned_has_weight_and_it_is_the_sources(phase):
     assert batch.weights.unique().tolist() == [0.0, 0.5]
     learned = batch.token_ids[:, 1:][batch.weights > 0].tolist()
     assert bytes(t for t in learned if t < 256) == b"again and again" * 2
+
+
+def test_a_step_draws_from_one_group_at_a_time_and_all_get_their_share(source):
+    sources = [Source(**source | {"name": name}) for name in "ab"]
+    short, long = (
+        Group(share=share, length=length, sequences=1, sources=(source,))
+        for share, length, source in zip((3, 1), (24, 96), sources, strict=True)
+    )
+    taken = itertools.islice(batches(Phase(steps=1, groups=(short, long)), seed=0), 100)
+    drawn = [(batch.weights.shape[1], int(batch.source)) for batch in taken]
+    assert set(drawn) == {(24, 0), (96, 1)}
+    assert 60 < drawn.count((24, 0)) < 90
+
+
+def test_processes_that_make_batches_ahead_make_the_same_ones(phase):
+    with feed(phase, [0]) as fed:
+        ahead = [next(fed) for _ in range(3)]
+    for batch, other in zip(batches(phase, 0), ahead, strict=False):
+        assert torch.equal(batch.token_ids, other.token_ids)
+        assert torch.equal(batch.weights, other.weights)
+        assert torch.equal(batch.source, other.source)
+
+
+def test_sources_that_end_end_the_run_instead_of_leaving_it_waiting(phase):
+    with feed(phase, [0]) as fed, pytest.raises(RuntimeError, match="makes batches ended"):
+        for _ in fed:
+            pass
+
+
+def test_a_run_of_so_many_seconds_ends_with_a_step_size_of_zero(train, tmp_path):
+    began = time.monotonic()
+    train(LOG_EVERY, seconds=4.0)
+    assert 4.0 <= time.monotonic() - began < 20.0
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert state["progress"] >= 1.0
+    assert state["step"] > LOG_EVERY
+
+
+def test_a_run_goes_on_from_given_weights(train, tmp_path):
+    given = tmp_path / "given.safetensors"
+    save_file({n: w + 0.01 for n, w in initial_weights(KimiK3NanoConfig(), 3).items()}, given)
+    trained = load_file(train(1, start=given, matrix_lr=0.0, vector_lr=0.0) / "model.safetensors")
+    assert all(torch.equal(trained[name], weight) for name, weight in load_file(given).items())
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 64), (2, 64, 32), (1, 4, 128)])
