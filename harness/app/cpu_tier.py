@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -73,6 +73,8 @@ class CpuRun:
     sizes: CpuSizes = field(default_factory=CpuSizes)
     open_session: Callable[[ArmPlan], ArmSession] = open_session
     collect_probes: Callable[[ProbeRun], None] = collect_probes
+    while_timed: Callable[[], AbstractContextManager[None]] = nullcontext
+    """What is held while decode is timed."""
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set once the run is ending: nothing further is begun, and what breaks from then on is no finding."""
 
@@ -114,14 +116,15 @@ def collect_cpu_tier(run: CpuRun) -> None:
             concurrency=min(4, run.manifest.scope.max_batch),
         )
         if run.sizes.timing_pairs:
-            collect_timing(
-                run.manifest,
-                run.recorder,
-                sessions,
-                tier=Tier.CPU,
-                num_pairs=run.sizes.timing_pairs,
-                num_tokens=lambda _: run.sizes.timing_tokens,
-            )
+            with run.while_timed():
+                collect_timing(
+                    run.manifest,
+                    run.recorder,
+                    sessions,
+                    tier=Tier.CPU,
+                    num_pairs=run.sizes.timing_pairs,
+                    num_tokens=lambda _: run.sizes.timing_tokens,
+                )
         else:
             run.recorder.gap(Tier.CPU, "timing", NOT_IN_PROFILE, broke=False)
     except EngineError as error:

@@ -99,7 +99,7 @@ def judge_reasons(
     return answer(case, verdict, seconds, fired=new, reason=", ".join(missed))
 
 
-def parts_to_ask(cases: list[Case], results: Sequence[CaseResult]) -> list[list[Case]]:
+def parts_to_ask(cases: Sequence[Case], results: Sequence[CaseResult]) -> list[Sequence[Case]]:
     """What of a group is asked again: what one twin brought must not be said of the others.
 
     Where something failed, or broke, halves; where nothing did, each that was not decided alone.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from harness.app.cpu_tier import CpuRun, build_checkpoint, collect_cpu_tier, probe_run
@@ -13,7 +14,10 @@ from harness.app.probes import FinishedRun, record_runs, run_processes
 from harness.app.selftest.catalogue import Case
 from harness.app.suite_plan import SIZES as PROFILES
 from harness.app.suite_plan import CpuSizes
+from harness.engine.arm_spec import ArmSpec
 from harness.engine.bystander import write_bystander
+from harness.engine.probe.process import ProbeProcess
+from harness.engine.probe.recording import Recording, read_recording
 from harness.model.evidence import AnyEvidence, ArmEvidence, LedgerEvidence, SuiteEvidence
 from harness.model.ledger import ImportedFile
 from harness.model.manifest import Manifest
@@ -61,16 +65,17 @@ def sizes_of(cases: Sequence[Case]) -> CpuSizes:
     )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptArms:
     """Evidence of the baselines on the clean tree."""
 
-    records: tuple[AnyEvidence, ...] = ()
+    records: tuple[AnyEvidence, ...]
 
-    def keep(self, records: Iterable[AnyEvidence]) -> None:
-        """Keeps what the baselines left."""
+    @classmethod
+    def of(cls, records: Iterable[AnyEvidence]) -> KeptArms:
+        """What the baselines left, of all that is in the clean tree's bundle."""
         kept = (ArmEvidence, LedgerEvidence, SuiteEvidence)
-        self.records = tuple(r for r in records if isinstance(r, kept))
+        return cls(records=tuple(r for r in records if isinstance(r, kept)))
 
     def collect_case(self, run: CpuRun, changed: frozenset[str], sizes: CpuSizes) -> None:
         """The candidate beside the kept baselines; all arms anew where a baseline imported what the case changes."""
@@ -96,19 +101,32 @@ def _paths(files: Iterable[ImportedFile]) -> set[str]:
     return {file.path for file in files}
 
 
-def collect_timed(run: CpuRun, sizes: CpuSizes = TIMED) -> None:
-    """All arms, with few requests and all timed cells."""
-    collect_cpu_tier(replace(run, sizes=sizes))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRun:
+    """A scripted run whose records are in its folder, for whichever process reads them."""
+
+    spec: ArmSpec
+    plan: ProbePlan
+
+    def read(self) -> FinishedRun:
+        """What it recorded."""
+        recording = _recording_in(self.spec.ledger_dir, self.spec.nonce)
+        return FinishedRun(process=ProbeProcess(self.spec, self.plan), recording=recording)
 
 
-@dataclass(slots=True)
+@cache
+def _recording_in(folder: Path, nonce: str) -> Recording:
+    """Read once a process."""
+    return read_recording(folder, nonce)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRuns:
     """The scripted runs of the clean tree's twin and base."""
 
     folder: Path
-    done: dict[str, FinishedRun] = field(default_factory=dict)
 
-    def collect_clean(self, run: CpuRun, tree: Path) -> None:
+    def collect_clean(self, run: CpuRun, tree: Path) -> dict[str, KeptRun]:
         """Runs both; `tree` is the clean tree's folder."""
         subject = self.folder / "subject"
         for root in run.manifest.paths.import_roots:
@@ -118,7 +136,8 @@ class KeptRuns:
         clean = probe_run(run, self._model)
         clean = replace(clean, head_path=subject, base_path=subject, workdir=self.folder / "clean")
         plans = self._plans(run.manifest)
-        self.done = run_processes(clean, {name: plans[name] for name in ("twin", "base")})
+        done = run_processes(clean, {name: plans[name] for name in ("twin", "base")})
+        return {name: KeptRun(spec=found.process.spec, plan=plans[name]) for name, found in done.items()}
 
     @property
     def _model(self) -> Path:
@@ -129,12 +148,12 @@ class KeptRuns:
             manifest, model_dir=self._model, bystander_dir=self.folder / "bystander", base_has_model=True
         )
 
-    def collect_case(self, run: CpuRun, changed: frozenset[str]) -> None:
+    def collect_case(self, run: CpuRun, changed: frozenset[str], kept: Mapping[str, KeptRun]) -> None:
         """The candidate beside the kept twin and base; the twin anew where it imported what the case changes."""
         # Beside the clean run's, so that what they have in common, as a cache, is the same to both.
         probe = replace(probe_run(run, self._model), workdir=self.folder / run.workdir.parent.name)
-        plans = self._plans(run.manifest)
-        twin = self.done.get("twin")
+        plans, done = self._plans(run.manifest), {name: known.read() for name, known in kept.items()}
+        twin = done.get("twin")
         is_touched = twin is None or bool(_paths(twin.recording.ledger.imported) & changed)
         names = ("candidate", "twin") if is_touched else ("candidate",)
-        record_runs(probe, self.done | run_processes(probe, {name: plans[name] for name in names}))
+        record_runs(probe, done | run_processes(probe, {name: plans[name] for name in names}))

@@ -41,10 +41,9 @@ class Tampering:
         self, workplace: Workplace, name: str, tier: Tier, collect: Callable[[CpuRun], None]
     ) -> None:
         self._workplace, self._name, self._tier, self._collect = workplace, name, tier, collect
-        self._open: frozenset[str] = frozenset()
 
-    def prepare(self) -> None:
-        """Makes the bundle, and asks what is open at the gate without tampering."""
+    def prepare(self) -> frozenset[str]:
+        """Makes the bundle; gives what is open at the gate without tampering."""
         repo = self._workplace.commit_on_top(self._name, [self._workplace.root / CATALOGUE / PATCH])
         validate(
             ValidateOptions(
@@ -54,15 +53,18 @@ class Tampering:
             ),
             collect_cpu=self._collect,
         )
-        self._open = frozenset(self._reasons(repo, self._bundle))
+        return frozenset(self._reasons(repo, self._bundle))
 
     @property
     def _bundle(self) -> Path:
         return self._workplace.folder / "bundles" / self._name
 
-    def judge(self, case: Case, started: float) -> CaseResult:
-        """Lets the case's program at copies of bundle and repository, then asks the gate."""
-        if case.fault.stage is Stage.EVIDENCE and (undecided := self._open & set(case.fault.expected)):
+    def judge(self, case: Case, started: float, open_before: frozenset[str]) -> CaseResult:
+        """Lets the case's program at copies of bundle and repository, then asks the gate.
+
+        `open_before` is what `prepare` gave.
+        """
+        if case.fault.stage is Stage.EVIDENCE and (undecided := open_before & set(case.fault.expected)):
             reason = f"{', '.join(sorted(undecided))} is open on this machine before anything is edited"
             return answer(case, CaseVerdict.NOT_RUN, reason=reason)
         folder = self._workplace.folder / "tampered" / case.name
@@ -81,7 +83,7 @@ class Tampering:
                 "bad-tampering", f"{case.edit.name} of {case.id} failed: {done.stderr[-600:]}"
             )
         reasons = tuple(sorted(set(self._reasons(repo, bundle))))
-        return judge_reasons(case, reasons, time.monotonic() - started, open_before=self._open)
+        return judge_reasons(case, reasons, time.monotonic() - started, open_before=open_before)
 
     def _reasons(self, repo: Path, bundle: Path) -> list[str]:
         """What keeps the gate shut: slugs of what is wrong with the bundle, and required checks that are open."""

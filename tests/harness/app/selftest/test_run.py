@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from harness.app.recorder import Progress
+from harness.app.selftest import case_runs
 from harness.app.selftest import run as selftest_run
+from harness.app.selftest.case_runs import CaseRuns, Made
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
 from harness.app.selftest.judging import answer, parts_to_ask
 from harness.app.selftest.kept import SIZES, sizes_of
@@ -45,11 +47,11 @@ import subprocess, sys, time
 from harness import cli
 from harness.app.selftest.judging import answer, parts_to_ask
 from harness.app.selftest.kept import SIZES, sizes_of
-from harness.app.selftest.run import Selftest
+from harness.app.selftest.case_runs import CaseRuns
 from harness.app.selftest.workplace import Workplace
 from harness.model.selftest import CaseVerdict
 
-def judge(self, cases, started):
+def judge(self, cases, made, started):
     if not cases[0].is_twin:
         return [answer(case, CaseVerdict.DETECTED) for case in cases]
     time.sleep(1)  # What the fault gave is with the parent before this is told to end.
@@ -58,7 +60,7 @@ def judge(self, cases, started):
     time.sleep(600)
 
 Workplace.copy_tree = lambda self: None
-Selftest._judge_group = judge
+CaseRuns._judge_group = judge
 sys.exit(cli.main(["selftest", "--tier", "static", "--only", "binary-vendored", "--jobs", "1"]))
 """
 
@@ -67,12 +69,12 @@ sys.exit(cli.main(["selftest", "--tier", "static", "--only", "binary-vendored", 
 def test_a_case_that_breaks_with_any_error_is_a_row_and_the_others_go_on(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def judge(_run: Selftest, cases: list[Case], _started: float) -> list[CaseResult]:
+    def judge(_run: CaseRuns, cases: list[Case], _made: Made, _started: float) -> list[CaseResult]:
         if cases[0].name == TWO[0]:
             raise error
         return [answer(case, CaseVerdict.CLEAN) for case in cases]
 
-    monkeypatch.setattr(Selftest, "_judge_group", judge)
+    monkeypatch.setattr(CaseRuns, "_judge_group", judge)
     monkeypatch.setattr(Workplace, "copy_tree", lambda _: None)
     run = Selftest(Workplace(root=ROOT, folder=tmp_path), OPTIONS, Progress(quiet=True))
     run.run_all(load_catalogue(ROOT / CATALOGUE, TWO))
@@ -123,7 +125,7 @@ def test_a_case_alone_is_not_asked_again(verdict: CaseVerdict) -> None:
 
 
 def test_a_case_that_ends_its_process_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Selftest, "_judge_group", lambda *_: os._exit(9))
+    monkeypatch.setattr(CaseRuns, "_judge_group", lambda *_: os._exit(9))
     monkeypatch.setattr(Workplace, "copy_tree", lambda _: None)
     run = Selftest(Workplace(root=ROOT, folder=tmp_path), OPTIONS, Progress(quiet=True))
     run.run_all(load_catalogue(ROOT / CATALOGUE, TWO))
@@ -139,10 +141,10 @@ def test_baselines_of_an_earlier_call_are_taken_up_on_the_same_files_and_environ
     kept = tmp_path / "kept"
     bundle = write_bundle(kept, (environment(), changed_files()), plain_report)
     here = environment().model_copy(update={"memory_gib": environment().memory_gib * memory_gib / 16})
-    monkeypatch.setattr(selftest_run, "collect_environment", lambda _: here)
-    monkeypatch.setattr(selftest_run, "head_of", lambda _: head or bundle.change.head)
+    monkeypatch.setattr(case_runs, "collect_environment", lambda _: here)
+    monkeypatch.setattr(case_runs, "head_of", lambda _: head or bundle.change.head)
     options = replace(OPTIONS, baselines=kept)
-    run = Selftest(Workplace(root=ROOT, folder=tmp_path), options, Progress(quiet=True))
+    run = CaseRuns(Workplace(root=ROOT, folder=tmp_path), options, Progress(quiet=True))
     assert run._is_of_this_tree(kept) is taken
 
 

@@ -1,0 +1,100 @@
+"""In which order the cases of a selftest run, and which of them beside which."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from harness.app.selftest.catalogue import Case
+from harness.model.selftest import Stage
+
+
+class Shared(StrEnum):
+    """What is run once for many cases."""
+
+    HONEST = "honest"
+    """The bundle of an honest change that is tampered with, of the static tier."""
+    MEASURED = "measured"
+    """The same with all arms, timed."""
+    CLEAN = "clean"
+    """The clean tree's baselines and scripted runs."""
+
+
+NEEDED = {
+    Stage.BUNDLE: Shared.HONEST,
+    Stage.EVIDENCE: Shared.MEASURED,
+    Stage.PROBE: Shared.CLEAN,
+    Stage.ARM: Shared.CLEAN,
+    Stage.QUICK: Shared.CLEAN,
+}
+_ENGINES = (Stage.TIMING, Stage.PROBE, Stage.ARM, Stage.QUICK, Stage.GPU)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What one process does at a time."""
+
+    cases: tuple[Case, ...]
+    """Judged as one change; of a shared run those that it is made for."""
+    makes: Shared | None = None
+    """The shared run that it is; None: it judges its cases."""
+
+    @property
+    def stage(self) -> Stage:
+        """Of its cases."""
+        return self.cases[0].fault.stage
+
+    @property
+    def needs(self) -> Shared | None:
+        """The shared run that must be done before."""
+        return None if self.makes else NEEDED.get(self.stage)
+
+    @property
+    def has_engines(self) -> bool:
+        """Whether it starts some."""
+        return self.stage in _ENGINES or self.makes is Shared.MEASURED
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether nothing may run beside any part of it."""
+        return self.stage is Stage.GPU
+
+
+def plan_tasks(groups: Sequence[Sequence[Case]]) -> list[Task]:
+    """A task for each group, after the shared runs that one of them needs.
+
+    What is timed comes first, while there is most that can run beside the rest of it; then what asks for features,
+    which takes longest.
+    """
+    tasks = [Task(cases=tuple(group)) for group in groups]
+    for_whom = {
+        shared: tuple(case for task in tasks if task.needs is shared for case in task.cases)
+        for shared in Shared
+    }
+    shared_runs = [Task(cases=cases, makes=shared) for shared, cases in for_whom.items() if cases]
+    return sorted(
+        [*shared_runs, *tasks],
+        key=lambda task: (
+            task.stage is not Stage.TIMING and task.makes is not Shared.MEASURED,
+            task.makes is None,
+            not any(case.fault.features for case in task.cases),
+        ),
+    )
+
+
+def next_task(
+    waiting: Sequence[Task], running: Collection[Task], made: Collection[Shared], jobs: int
+) -> Task | None:
+    """What is begun next; None: nothing, until something that runs is done.
+
+    Half of what runs is to have engines as long as there is other work: an engine leaves a core idle now and then.
+    """
+    if any(task.is_alone for task in running):
+        return None
+    ready = [task for task in waiting if task.needs is None or task.needs in made]
+    beside_others = [task for task in ready if not task.is_alone]
+    if not beside_others:
+        return ready[0] if ready and not running else None
+    wants_engines = sum(task.has_engines for task in running) < jobs // 2
+    return next((task for task in beside_others if task.has_engines is wants_engines), beside_others[0])
