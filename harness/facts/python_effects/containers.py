@@ -61,7 +61,7 @@ def subscript_values(resolver: Resolver, values: Values, index: Values) -> Value
                 for name in spelt(index)
             ]
         elif isinstance(value, Items) and value.keys is not None:
-            results.append(item_values(resolver, value, index))
+            results.append(resolver.within(value, lambda held: item_values(resolver, held, index)))
         elif isinstance(value, Items):
             whole = [v.value for v in index if isinstance(v, Constant) and isinstance(v.value, int)]
             results.append(element_values(resolver, value, whole[0] if len(whole) == 1 else None))
@@ -121,16 +121,8 @@ def joined(left: ast.expr, right: ast.expr, site: Site, *, as_dictionary: bool) 
 
 def element_values(resolver: Resolver, value: Value, index: int | None) -> Values:
     match value:
-        case Items(elements=elements, site=site, keys=keys):
-            plain = keys is None and not any(isinstance(e, ast.Starred) for e in elements)
-            if index is not None and plain and -len(elements) <= index < len(elements):
-                return resolver.evaluate(elements[index], site)
-            return union(
-                resolver.elements(resolver.evaluate(e.value if isinstance(e, ast.Starred) else e, site))
-                if isinstance(e, ast.Starred) or key is None
-                else resolver.evaluate(e, site)
-                for e, key in zip(elements, keys or elements, strict=True)
-            )
+        case Items():
+            return resolver.within(value, lambda held: _held_values(resolver, held, index))
         case Bases(of=own):
             return resolver.bases(own)
         case Made(name=name) if name.startswith(COPY_OF):
@@ -150,3 +142,17 @@ def element_values(resolver: Resolver, value: Value, index: int | None) -> Value
         case Imported(name=name) | Shared(name=name):
             return frozenset({Shared(f"{name}[…]")})
     return NOTHING_KNOWN
+
+
+def _held_values(resolver: Resolver, container: Items, index: int | None) -> Values:
+    """The element of a display at one index, or any of them."""
+    elements, site, keys = container.elements, container.site, container.keys
+    plain = keys is None and not any(isinstance(e, ast.Starred) for e in elements)
+    if index is not None and plain and -len(elements) <= index < len(elements):
+        return resolver.evaluate(elements[index], site)
+    return union(
+        resolver.elements(resolver.evaluate(e.value if isinstance(e, ast.Starred) else e, site))
+        if isinstance(e, ast.Starred) or key is None
+        else resolver.evaluate(e, site)
+        for e, key in zip(elements, keys or elements, strict=True)
+    )

@@ -9,12 +9,14 @@ from collections.abc import Collection, Iterator, Sequence
 from harness.facts.python_effects.at_import import done_at_import
 from harness.facts.python_effects.guards import is_guarded
 from harness.facts.python_effects.import_conditions import done_for_its_effect, refusal
+from harness.facts.python_effects.named_setters import set_by_name
 from harness.facts.python_effects.operators import EntryReader, is_builtin
 from harness.facts.python_effects.program import Program
 from harness.facts.python_effects.scopes import Site
 from harness.facts.python_effects.tables import (
     AT_IMPORT_ONLY,
     called_kind,
+    unpickles,
 )
 from harness.facts.python_effects.values import (
     NOTHING_KNOWN,
@@ -172,7 +174,10 @@ class EffectFinder(Writes):
         if self._when(place) == "import":
             for kind, name in done_at_import(self.resolver, place.site, call, callee):
                 yield self._effect(place, kind, name)
-        unnamed = any(isinstance(v, Imported) and v.name.endswith(f".{UNSPELT}") for v in callee)
+        unnamed = any(
+            isinstance(v, Imported) and (v.name.endswith(f".{UNSPELT}") or unpickles(v.name, call))
+            for v in callee
+        )
         if unnamed or is_builtin(callee, "exec", "eval", "compile", "execfile"):
             yield self._effect(place, EffectKind.DYNAMIC_CODE, ast.unparse(call.func))
         if not known:
@@ -194,10 +199,13 @@ class EffectFinder(Writes):
                     yield self._effect(place, EffectKind.SHARED_OBJECT, value.name, is_sure=False)
 
     def _statement_call(self, place: Place, call: ast.Call) -> Iterator[Effect]:
-        """A call of others' code that a module's top makes for nothing but its effect, which no table knows."""
-        name = done_for_its_effect(place.site, self.resolver.evaluate(call.func, place.site))
-        if name and self._when(place) == "import" and not any(self._call(place, call)):
-            yield self._effect(place, EffectKind.AT_IMPORT, name, is_sure=False)
+        """A call of others' code for nothing but its effect which no table knows: at a module's top, or by its name."""
+        callee = self.resolver.evaluate(call.func, place.site)
+        at_import = self._when(place) == "import" and done_for_its_effect(place.site, callee)
+        setter = set_by_name(self.resolver, place.site, call, callee)
+        if (at_import or setter) and not any(self._call(place, call)):
+            kind = EffectKind.AT_IMPORT if at_import else EffectKind.GLOBAL_SETTING
+            yield self._effect(place, kind, at_import or setter, is_sure=False)
 
     def _known_call(
         self, place: Place, call: ast.Call, kind: EffectKind, name: str, *, is_sure: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from harness.facts.python_effects.attributes import attribute_of
 from harness.facts.python_effects.calls import call_values, entered_values, returned_values
@@ -62,6 +62,7 @@ class Resolver:
         self._open: set[ast.expr] = set()
         self._asked: set[tuple[Module, str]] = set()
         self._depth = self._steps = self._cuts = 0
+        self._containers: set[Items] = set()
         self._instance_writes = index_instance_writes(self.modules)
         self._additions = index_additions(self.modules)
         self._calls: dict[ast.AST, list[tuple[ast.Call, Site]]] = {}
@@ -79,9 +80,7 @@ class Resolver:
         """What `node` may stand for at `site`; holds `UNKNOWN` where something else is possible."""
         if node in self._known:
             return self._known[node]
-        if self._depth == 0:
-            self._steps = self._cuts = 0
-        self._steps += 1
+        self._begin()
         if node in self._open:
             return NOTHING_KNOWN
         if self._depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
@@ -98,6 +97,26 @@ class Resolver:
         if self._depth == 0 or self._cuts == cuts:
             self._known[node] = values
         return values
+
+    def _begin(self) -> None:
+        """Counts what one question looks at."""
+        if self._depth == 0 and not self._containers:
+            self._steps = self._cuts = 0
+        self._steps += 1
+
+    def within(self, container: Items, read: Callable[[Items], Values]) -> Values:
+        """What reading a container gives; nothing more where it is read already, since it holds itself."""
+        self._begin()
+        if container in self._containers:
+            return frozenset()
+        if self._steps > _MAX_STEPS:
+            self._cuts += 1
+            return NOTHING_KNOWN
+        self._containers.add(container)
+        try:
+            return read(container)
+        finally:
+            self._containers.discard(container)
 
     def mapped(self, function: ast.AST) -> list[tuple[ast.expr, Site]]:
         """Containers whose elements `map` or `filter` give a judged function."""

@@ -5,6 +5,7 @@ Read from the documentation of Python 3.11, PyTorch 2.13 and NumPy 2.3, and from
 
 from __future__ import annotations
 
+import ast
 import re
 
 from harness.model.effects import EffectKind
@@ -121,6 +122,8 @@ _DYNAMIC = (
     *_names("gc", "get_objects get_referrers get_referents"),
     "code.interact",
 )
+_UNPICKLES_WHEN = {"torch.load": ("weights_only", True), "numpy.load": ("allow_pickle", False)}
+"""Loaders that run what a file says unless an argument has a value, which it has where it is not given."""
 _NATIVE_PATTERNS = (
     r"ctypes\.(CDLL|PyDLL|WinDLL|cdll(\.\w+)*|pydll(\.\w+)*|pythonapi(\.\w+)*|memmove|memset|util\.find_library)",
     r"torch\.ops\.load_library|torch\.classes\.load_library",
@@ -214,6 +217,13 @@ def called_kind(name: str) -> EffectKind | None:
     if _HARMLESS.fullmatch(name):
         return None
     return next((kind for pattern, kind in _PATTERNS if pattern.fullmatch(name)), None)
+
+
+def unpickles(name: str, call: ast.Call) -> bool:
+    """Whether a call of a loader may run what the file says."""
+    argument, is_safe = _UNPICKLES_WHEN.get(name, ("", True))
+    given = [k.value for k in call.keywords if k.arg in (argument, None)] if argument else []
+    return any(not (isinstance(value, ast.Constant) and value.value is is_safe) for value in given)
 
 
 def attribute_kind(target: str) -> EffectKind:

@@ -579,6 +579,26 @@ HOSTILE: dict[str, str] = {
         "    def __init__(self, c: VllmConfig, prefix):\n"
         "        c.compilation_config.static_forward_context[prefix] = self\n"
     ),
+    "setting of a package that no table holds": (
+        "import triton\ndef f():\n    triton.set_allocator(lambda size, align, stream: None)\n"
+    ),
+    "setting by a display of constants": (
+        "from vllm.utils.system_utils import update_environment_variables\n"
+        "def f():\n    update_environment_variables({'NCCL_ALGO': 'Ring'})\n"
+    ),
+    "end of what everybody uses": ("import torch\ndef f():\n    torch.distributed.destroy_process_group()\n"),
+    "mode that is switched on for everybody": (
+        "from vllm.model_executor.layers.batch_invariant import enable_batch_invariant_mode\n"
+        "def f():\n    enable_batch_invariant_mode()\n"
+    ),
+    "cache of others that is emptied": (
+        "from vllm.model_executor.layers.fused_moe.fused_moe import get_moe_configs\n"
+        "def f():\n    get_moe_configs.cache_clear()\n"
+    ),
+    "weights loaded as pickles": (
+        "import torch\ndef f():\n    return torch.load('t.pt', weights_only=False)\n"
+    ),
+    "arrays loaded as pickles": ("import numpy as np\ndef f(**k):\n    return np.load('t.npy', **k)\n"),
 }
 """None may be let through."""
 HARMLESS: dict[str, str] = {
@@ -953,6 +973,22 @@ HARMLESS: dict[str, str] = {
         "        if prefix in t:\n"
         "            raise ValueError(prefix)\n"
         "        t[prefix] = self\n"
+    ),
+    "attributes set of an own weight": (
+        "import torch\nfrom vllm.model_executor.utils import set_weight_attrs\n"
+        "def f(w):\n    set_weight_attrs(w, {'ignore_warning': True})\n"
+    ),
+    "context of the engine that is left again": (
+        "from vllm.config import set_current_vllm_config\n"
+        "def f(c):\n    with set_current_vllm_config(c):\n        return 1\n"
+    ),
+    "logger that is made": ("from vllm.logger import init_logger\nlogger = init_logger(__name__)\n"),
+    "own cache that is emptied": (
+        "import functools\n@functools.lru_cache\ndef own(x):\n    return x\ndef f():\n    own.cache_clear()\n"
+    ),
+    "weights loaded as weights": (
+        "import torch\nimport numpy as np\n"
+        "def f():\n    np.load('t.npy')\n    return torch.load('t.pt', weights_only=True)\n"
     ),
 }
 """Each must pass."""
