@@ -18,7 +18,9 @@ import torch
 
 from harness.app.cpu_tier import CpuRun
 from harness.app.recorder import Progress
+from harness.app.selftest import case_runs
 from harness.app.selftest import run as selftest_run
+from harness.app.selftest.case_runs import CaseRuns, Made
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
 from harness.app.selftest.report import report_of
 from harness.app.selftest.run import Selftest
@@ -28,7 +30,7 @@ from harness.config import load_manifest
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import AnyEvidence, ProbeEvidence
 from harness.model.finding import Finding
-from harness.model.selftest import CaseVerdict, Stage
+from harness.model.selftest import CaseVerdict
 from harness.model.words import ExitCode, Outcome, Tier
 from harness.options import CommandResult, ValidateOptions
 from tests.harness.app import test_example_gpu_bundle as recorded
@@ -280,15 +282,11 @@ def test_with_one_the_change_is_judged_at_the_gpu_tier_and_nothing_of_the_cpu_ti
         asked.append((options.change.tier, options.profile))
         return CommandResult(text="", exit_code=ExitCode.UNDECIDED)
 
-    monkeypatch.setattr(selftest_run, "validate", judge)
-    monkeypatch.setattr(selftest_run, "read_bundle", lambda _: SimpleNamespace(judgement=None))
-    monkeypatch.setattr(selftest_run, "result_of", lambda case, *_, **__: case.name)
-    monkeypatch.setattr(selftest_run, "changed_paths", lambda _: frozenset())
+    monkeypatch.setattr(case_runs, "validate", judge)
+    monkeypatch.setattr(case_runs, "read_bundle", lambda _: SimpleNamespace(judgement=None))
+    monkeypatch.setattr(case_runs, "result_of", lambda case, *_, **__: case.name)
+    monkeypatch.setattr(case_runs, "changed_paths", lambda _: frozenset())
     monkeypatch.setattr(Workplace, "commit_on_top", lambda *_: tmp_path)
-    run = Selftest(Workplace(root=ROOT, folder=tmp_path), ON_GPU, Progress(quiet=True))
-    assert run._judge_group([FAULTS[0]], 0.0) == [FAULTS[0].name]
+    run = CaseRuns(Workplace(root=ROOT, folder=tmp_path), ON_GPU, Progress(quiet=True))
+    assert run._judge_group([FAULTS[0]], Made(), 0.0) == [FAULTS[0].name]
     assert asked == [(Tier.GPU, "quick")] and recorded_gaps == ["tier cpu"]
-
-
-def test_every_stage_is_in_a_round() -> None:
-    assert {stage for stages in selftest_run._ROUNDS for stage in stages} == set(Stage)
