@@ -37,6 +37,7 @@ from specialized_path.kernels.moe_latent.launch import (
     pack_tail,
     project_tail,
     select_experts,
+    tail_ahead,
 )
 from specialized_path.kernels.moe_latent.variants import (
     find_product,
@@ -158,7 +159,7 @@ class LatentMoe:
         space, batch = self.space, len(x)
         found = front(x, self.w_front, buffer=space.front)
         ids, weights = space.ids[:batch], space.weights[:batch]
-        select_experts(found.logits, self.bias, ids=ids, weights=weights)
+        select_experts(found.logits, self.bias, ids=ids, weights=weights, ahead=tail_ahead(self.w_tail))
         combined = routed_experts(
             found.latent, ids, weights, self.experts, hidden=space.hidden[:batch], out=space.combined[:batch]
         )

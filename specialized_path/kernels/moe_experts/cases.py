@@ -125,7 +125,12 @@ CASES = (
     ExpertsCase(name="64 tokens, the same experts", num_tokens=64, change=_same_experts),
     ExpertsCase(name="9 tokens, the same experts", num_tokens=9, change=_same_experts),
     ExpertsCase(name="64 tokens, one crowded expert", num_tokens=64, change=_one_crowded_expert),
-    ExpertsCase(name="one expert in every slot", num_tokens=3, change=_one_expert_in_every_slot),
+    *(
+        ExpertsCase(
+            name=f"{n} tokens, one expert in every slot", num_tokens=n, change=_one_expert_in_every_slot
+        )
+        for n in (1, 2, 3)
+    ),
     ExpertsCase(name="an outlier a group", num_tokens=4, change=_outliers),
     ExpertsCase(name="large: the activation saturates", num_tokens=4, change=_scaled(2.0**13)),
     ExpertsCase(name="small", num_tokens=4, change=_scaled(2.0**-20)),

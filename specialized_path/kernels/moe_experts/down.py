@@ -1,9 +1,10 @@
 """Down-projection of every chosen expert and a rank's weighted sum over slots: the rest of OC-16, the first of OC-17.
 
 Two CTAs of a cluster share 64 columns of the latent and take passes by turns; each pass belongs to one warp, so that no
-sum crosses warps. Its weights are on the way before the dependency wait: which experts they are was settled two
-launches back. Outputs, rounded as the contract says, go to the shared memory of the CTA that owns their column, and are
-weighted and added in slot order when all slots of all tokens are there: the same bits for every batch and place.
+sum crosses warps. Its weights are on the way, to registers or to L2, before the dependency wait: which experts they are
+was settled two launches back. Outputs, rounded as the contract says, go to the shared memory of the CTA that owns their
+column, and are weighted and added in slot order when all slots of all tokens are there: the same bits for every batch
+and place.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from specialized_path.kernels.common import device
 from specialized_path.kernels.moe_experts import ops
 from specialized_path.kernels.moe_experts.grouping import Grouping
 from specialized_path.kernels.moe_experts.products import (
-    WarpRing,
+    WarpRegisters,
     activation_place,
     clear_sums,
-    copy_activations,
-    copy_weights,
     expert_place,
-    multiply,
+    load_activations,
+    load_weights,
+    multiply_loaded,
     tile_place,
 )
 from specialized_path.kernels.moe_experts.shape import GROUP_K, TILE_ROWS, DownTactic, ExpertShape
@@ -53,13 +54,8 @@ class DownKernel:
 
     @property
     def shared_bytes(self) -> int:
-        """Dynamic shared memory: rings, outputs, grouping."""
-        return self.tactic.warps * self.ring_bytes + self.output_bytes + Grouping.shared_bytes(self.shape)
-
-    @property
-    def ring_bytes(self) -> int:
-        """A warp's ring."""
-        return self.tactic.depth * WarpRing.stage_bytes(1)
+        """Dynamic shared memory: outputs, grouping."""
+        return self.output_bytes + Grouping.shared_bytes(self.shape)
 
     @property
     def code_bytes(self) -> int:
@@ -103,8 +99,7 @@ class DownKernel:
         """CTA `2 i + r` has columns `64 i + 32 r ...` of every row."""
         block, _, _ = cute.arch.block_idx()
         thread, _, _ = cute.arch.thread_idx()
-        rings = cute.arch.get_dyn_smem(Uint8, alignment=128).toint()
-        outputs = rings + self.tactic.warps * self.ring_bytes
+        outputs = cute.arch.get_dyn_smem(Uint8, alignment=128).toint()
         passes = Grouping(self.shape, self.tactic.threads, outputs + self.output_bytes)
         passes.clear(thread)
         place = thread * 16
@@ -117,15 +112,8 @@ class DownKernel:
         num_passes = passes.build(thread, topk_ids.toint(), num_tokens)
         tile, rank = block // _CLUSTER, block % _CLUSTER
         starts = (codes.toint(), scales.toint(), hidden.toint())
-        ring = WarpRing(
-            rings + thread // _WARP * self.ring_bytes,
-            thread % _WARP,
-            rows=self.shape.latent,
-            tiles=1,
-            tile_stride=0,
-            depth=self.tactic.depth,
-        )
-        self.stream(ring, outputs, passes, starts, tile, rank, num_passes, thread)
+        loads = WarpRegisters(rows=self.shape.latent, depth=self.tactic.depth)
+        self.stream(loads, outputs, passes, starts, tile, rank, num_passes, thread)
         cute.arch.cluster_arrive()
         cute.arch.cluster_wait()
         self.combine(outputs, topk_weights.toint(), combined.toint(), block * _COLUMNS, num_tokens, thread)
@@ -133,7 +121,7 @@ class DownKernel:
     @cute.jit
     def stream(
         self,
-        ring: cutlass.Constexpr,
+        loads: cutlass.Constexpr,
         outputs: Int32,
         passes: cutlass.Constexpr,
         starts: tuple[Int64, Int64, Int64],
@@ -145,7 +133,7 @@ class DownKernel:
         """A warp's passes, one behind the other; the next one's first groups are asked for before this one's end.
 
         Args:
-            ring: the warp's.
+            loads: the warp's.
             outputs: shared address of the outputs of this CTA's columns.
             passes: the step's grouping.
             starts: addresses of expert 0's codes and scales and of pair 0's hidden values.
@@ -154,8 +142,8 @@ class DownKernel:
             num_passes: of the step.
             thread: of the CTA.
         """
-        groups: cutlass.Constexpr = self.shape.down_groups
-        ahead: cutlass.Constexpr = self.tactic.depth - 1
+        depth: cutlass.Constexpr = self.tactic.depth
+        rounds: cutlass.Constexpr = self.shape.down_groups // depth
         stride: cutlass.Constexpr = _CLUSTER * self.tactic.warps
         lane = thread % _WARP
         first = rank + _CLUSTER * cute.arch.make_warp_uniform(thread // _WARP)
@@ -163,53 +151,64 @@ class DownKernel:
         codes, scales, row = starts
         if has_pass:
             codes, scales, row = self.places(passes, starts, tile, first, lane)
-            for stage in cutlass.range_constexpr(ahead):
-                place, scale_place, _ = self.advance(codes, scales, row, stage)
-                copy_weights(ring, stage, place, scale_place)
-                ops.commit_copies()
+            for group in cutlass.range_constexpr(depth):
+                place, scale_place, _ = self.advance(codes, scales, row, group)
+                load_weights(loads, group, place, scale_place)
+            self.bring_to_l2(starts, passes[first].expert, tile, lane)
         cute.arch.cluster_wait()
         device.wait_for_dependencies()
         device.release_dependents()
         if has_pass:
-            for stage in cutlass.range_constexpr(ahead):
-                copy_activations(ring, stage, row + stage * (2 * GROUP_K))
-                ops.commit_copies()
-        codes, scales, row = self.advance(codes, scales, row, ahead)
-        stage, free = Int32(0), Int32(ahead)
+            for group in cutlass.range_constexpr(depth):
+                load_activations(loads, group, row + group * (2 * GROUP_K))
+        codes, scales, row = self.advance(codes, scales, row, depth)
         for index in range(first, num_passes, stride):
-            clear_sums(ring)
+            following = cutlass.min(index + stride, num_passes - 1)
+            has_more = index + stride < num_passes
+            if has_more:
+                self.bring_to_l2(starts, passes[following].expert, tile, lane)
+            clear_sums(loads)
             for part in cutlass.range_constexpr(2):
                 if cutlass.const_expr(part == 1):
-                    following = cutlass.min(index + stride, num_passes - 1)
                     codes, scales, row = self.places(passes, starts, tile, following, lane)
-                for _ in range(groups - ahead if part == 0 else ahead):
-                    ops.wait_for_copies(ahead - 1)
-                    # What is asked for goes where the group before was: its products are behind its reads.
-                    if part == 0 or index + stride < num_passes:
-                        copy_weights(ring, free, codes, scales)
-                        copy_activations(ring, free, row)
-                    ops.commit_copies()
-                    codes, scales, row = self.advance(codes, scales, row, 1)
-                    multiply(ring, stage)
-                    free = stage
-                    stage += 1
-                    if stage == self.tactic.depth:
-                        stage = Int32(0)
-            self.store(outputs, ring.sums, passes[index], lane)
+                for _ in range(rounds - 1 if part == 0 else 1):
+                    for group in cutlass.range_constexpr(depth):
+                        multiply_loaded(loads, group)
+                        if part == 0 or has_more:
+                            place, scale_place, row_place = self.advance(codes, scales, row, group)
+                            load_weights(loads, group, place, scale_place)
+                            load_activations(loads, group, row_place)
+                    codes, scales, row = self.advance(codes, scales, row, depth)
+            self.store(outputs, loads.sums, passes[index], lane)
+
+    @cute.jit
+    def bring_to_l2(
+        self, starts: tuple[Int64, Int64, Int64], expert: Int32, tile: Int32, lane: Int32
+    ) -> None:
+        """Asks for this CTA's share of an expert to come to L2: the CTAs of all tiles together ask for the whole."""
+        if cutlass.const_expr(self.tactic.to_l2):
+            num_codes = self.shape.down_groups * self.code_bytes // self.shape.down_tiles
+            num_scales = self.shape.down_groups * TILE_ROWS
+            if lane == 0:
+                codes, scales = self.expert_starts(starts, expert)
+                ops.bring_to_l2(codes + tile * num_codes, num_codes)
+                ops.bring_to_l2(scales + tile * num_scales, num_scales)
 
     def places(
         self, passes: Grouping, starts: tuple[Any, Any, Any], tile: Any, index: Any, lane: Any
     ) -> tuple[Any, Any, Any]:
         """The lane's addresses of a pass's first codes, scales and hidden values."""
-        shape = self.shape
         this = passes[index]
         code_away, scale_away = tile_place(lane, tile)
-        groups = shape.held // GROUP_K
-        return (
-            starts[0] + expert_place(this.expert, groups * self.code_bytes) + Int64(code_away),
-            starts[1] + expert_place(this.expert, groups * shape.latent) + Int64(scale_away),
-            starts[2] + activation_place(this, 1, shape.intermediate, lane),
-        )
+        codes, scales = self.expert_starts(starts, this.expert)
+        row = starts[2] + activation_place(this, 1, self.shape.intermediate, lane)
+        return codes + Int64(code_away), scales + Int64(scale_away), row
+
+    def expert_starts(self, starts: tuple[Any, Any, Any], expert: Any) -> tuple[Any, Any]:
+        """Addresses of an expert's codes and scales."""
+        groups = self.shape.held // GROUP_K
+        codes = starts[0] + expert_place(expert, groups * self.code_bytes)
+        return codes, starts[1] + expert_place(expert, groups * self.shape.latent)
 
     def advance(self, codes: Any, scales: Any, row: Any, groups: int) -> tuple[Any, Any, Any]:
         """The addresses some groups of K further."""

@@ -1,8 +1,8 @@
 """Gate, up and activation of every chosen expert: the first half of OC-16.
 
 Work is counted in tiles of 64 gate rows with the 64 up rows of the same outputs, over all of K, and divides evenly
-among the CTAs. The warps of a CTA share a tile's K and stream their part of it through registers; what they sum meets
-in shared memory, is added in the warps' order, activated and stored, while the next tile's weights are on their way.
+among the CTAs. The warps of a CTA share a tile's K and stream their parts of it through registers; what they sum meets
+in shared memory, is added in the parts' order, activated and stored, while the next tile's weights are on their way.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class GateUpKernel:
 
     @property
     def sum_bytes(self) -> int:
-        """The warps' sums, of gate and of up."""
-        return 2 * self.tactic.k_warps * _PLACES
+        """The sums of all parts of K, of gate and of up."""
+        return 2 * self.tactic.k_parts * _PLACES
 
     @property
     def shared_bytes(self) -> int:
@@ -151,8 +151,8 @@ class GateUpKernel:
             last: one behind the last tile, above `first`.
             thread: of the CTA.
         """
-        k_warps, ahead = self.tactic.k_warps, self.tactic.depth - 1
-        groups: cutlass.Constexpr = self.shape.gate_up_groups // k_warps
+        k_parts, parts, ahead = self.tactic.k_parts, self.tactic.warp_parts, self.tactic.depth - 1
+        groups: cutlass.Constexpr = self.shape.gate_up_groups // k_parts
         warp, lane = thread // _WARP, thread % _WARP
         codes, scales, row = self.places(passes, starts, first, lane)
         for stage in cutlass.range_constexpr(ahead):
@@ -162,28 +162,33 @@ class GateUpKernel:
             codes, scales, row = self.advance(codes, scales, row)
         stage, free = Int32(0), Int32(ahead)
         for tile in range(first, last):
-            clear_sums(ring)
-            for part in cutlass.range_constexpr(2):
-                if cutlass.const_expr(part == 1):
-                    codes, scales, row = self.places(passes, starts, cutlass.min(tile + 1, last - 1), lane)
-                for _ in range(groups - ahead if part == 0 else ahead):
-                    ops.wait_for_copies(ahead - 1)
-                    # What is asked for goes where the group before was: its products are behind its reads.
-                    if part == 0 or tile + 1 < last:
-                        copy_weights(ring, free, codes, scales)
-                        copy_activations(ring, free, row)
-                    ops.commit_copies()
-                    codes, scales, row = self.advance(codes, scales, row)
-                    multiply(ring, stage)
-                    free = stage
-                    stage += 1
-                    if stage == self.tactic.depth:
-                        stage = Int32(0)
-            cute.arch.sync_threads()
-            place = sums + warp * (_WARP * 16) + lane * 16
-            for sub in cutlass.range_constexpr(8):
-                four = [ring.sums[4 * sub + i] for i in range(4)]
-                ops.store_shared_sums(place + sub * (k_warps * _WARP * 16), four)
+            for part in cutlass.range_constexpr(parts):
+                clear_sums(ring)
+                is_last: cutlass.Constexpr = part == parts - 1
+                for step in cutlass.range_constexpr(1 + is_last):
+                    if cutlass.const_expr(step == 1):
+                        codes, scales, row = self.places(
+                            passes, starts, cutlass.min(tile + 1, last - 1), lane
+                        )
+                    for _ in range(ahead if step == 1 else groups - ahead * is_last):
+                        ops.wait_for_copies(ahead - 1)
+                        # What is asked for goes where the group before was: its products are behind its reads.
+                        if step == 0 or tile + 1 < last:
+                            copy_weights(ring, free, codes, scales)
+                            copy_activations(ring, free, row)
+                        ops.commit_copies()
+                        codes, scales, row = self.advance(codes, scales, row)
+                        multiply(ring, stage)
+                        free = stage
+                        stage += 1
+                        if stage == self.tactic.depth:
+                            stage = Int32(0)
+                if cutlass.const_expr(part == 0):
+                    cute.arch.sync_threads()
+                place = sums + (warp * parts + part) * (_WARP * 16) + lane * 16
+                for sub in cutlass.range_constexpr(8):
+                    four = [ring.sums[4 * sub + i] for i in range(4)]
+                    ops.store_shared_sums(place + sub * (k_parts * _WARP * 16), four)
             cute.arch.sync_threads()
             self.finish(sums, passes[tile // self.shape.gate_up_tiles], hidden, tile, thread)
 
@@ -206,19 +211,19 @@ class GateUpKernel:
 
     @cute.jit
     def finish(self, sums: Int32, this: cutlass.Constexpr, hidden: Int64, tile: Int32, thread: Int32) -> None:
-        """Adds the warps' sums, the first warp's first, and stores 64 activated rows of each pair of the pass."""
-        k_warps = self.tactic.k_warps
+        """Adds the sums, the first part's of K first, and stores 64 activated rows of each pair of the pass."""
+        k_parts = self.tactic.k_parts
         item = thread
         while item < TILE_ROWS * COLUMNS:
             # As lanes hold sums: lane l has of 16 rows rows l / 4 and eight further, columns 2 (l % 4) and the next.
             sub, lane, value = item // (4 * _WARP), item // 4 % _WARP, item % 4
             column = lane % 4 * 2 + value % 2
             if column < this.count:
-                place = sums + (sub * k_warps * _WARP + lane) * 16 + value * 4
+                place = sums + (sub * k_parts * _WARP + lane) * 16 + value * 4
                 gate, up = Float32(0.0), Float32(0.0)
-                for warp in cutlass.range_constexpr(k_warps):
-                    gate += device.load_shared_f32(place + warp * (_WARP * 16))
-                    up += device.load_shared_f32(place + (4 * k_warps + warp) * (_WARP * 16))
+                for part in cutlass.range_constexpr(k_parts):
+                    gate += device.load_shared_f32(place + part * (_WARP * 16))
+                    up += device.load_shared_f32(place + (4 * k_parts + part) * (_WARP * 16))
                 pair = ops.load_shared_word(this.pairs + column * 4)
                 row = tile % self.shape.gate_up_tiles * TILE_ROWS + sub * 16 + value // 2 * 8 + lane // 4
                 at = hidden + (Int64(pair) * self.shape.intermediate + row) * 2

@@ -1,7 +1,8 @@
 """Which expert serves which rows: every CTA sorts the step's pairs of token and slot into passes, in shared memory.
 
 A pass is an expert and up to eight of its pairs, in their order: what one matrix instruction serves. Passes are the
-same in every CTA, though shared memory counts the pairs in any order.
+same in every CTA, though shared memory counts the pairs in any order. Pairs that one warp holds, of one or two tokens,
+are a pass each: they rarely share an expert, and need no sorting.
 """
 
 from __future__ import annotations
@@ -79,6 +80,35 @@ def _clear(grouping: cutlass.Constexpr, thread: Int32) -> None:
 
 @cute.jit
 def _build(grouping: cutlass.Constexpr, thread: Int32, topk_ids: Int64, num_tokens: Int32) -> Int32:
+    """Lists the passes; gives their number."""
+    num_passes = Int32(0)
+    if num_tokens * grouping.shape.top_k <= _WARP:
+        num_passes = _build_of_warp(grouping, thread, topk_ids, num_tokens)
+    else:
+        num_passes = _build_sorted(grouping, thread, topk_ids, num_tokens)
+    return num_passes
+
+
+@cute.jit
+def _build_of_warp(grouping: cutlass.Constexpr, thread: Int32, topk_ids: Int64, num_tokens: Int32) -> Int32:
+    """A pass for each pair, in their order; every warp counts them, the first one lists them."""
+    lane = thread % _WARP
+    expert = Int32(-1)
+    if lane < num_tokens * grouping.shape.top_k:
+        expert = ops.load_word(topk_ids + Int64(lane) * 4)
+    is_there = Uint32(expert) < Uint32(grouping.shape.num_experts)
+    listed = cute.arch.vote_ballot_sync(is_there)
+    place = cute.arch.popc(listed & ((Int32(1) << lane) - 1))
+    if is_there and thread < _WARP:
+        ops.store_shared_word(grouping.pairs + place * 4, lane)
+        word = expert | (place << _EXPERT_BITS + _COUNT_BITS)
+        ops.store_shared_word(grouping.passes + place * 4, word)
+    cute.arch.sync_threads()
+    return cute.arch.popc(listed)
+
+
+@cute.jit
+def _build_sorted(grouping: cutlass.Constexpr, thread: Int32, topk_ids: Int64, num_tokens: Int32) -> Int32:
     """Counts the pairs of each expert, lists passes by prefix sums, and scatters the pairs."""
     shape = grouping.shape
     num_pairs = num_tokens * shape.top_k

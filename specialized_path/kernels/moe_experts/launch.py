@@ -31,8 +31,7 @@ def routed_experts(
     Args:
         latent: [B, L] BF16, contiguous, 1 <= B <= 64.
         topk_ids: [B, top_k] int32, contiguous. A row with an id outside 0 ... E-1 comes out as NaN. The second kernel
-            reads ids and weights above its wait: they are written before the first one, in a chain whose kernels
-            trigger after their wait.
+            reads ids and weights above its wait: they are written before the first one, which triggers after its wait.
         topk_weights: [B, top_k] BF16, contiguous.
         weights: of the layer, on the GPU, scale codes up to `LARGEST_SCALE`; nothing on the stream may still be writing
             them.
@@ -98,7 +97,7 @@ def expert_outputs(
 ) -> Tensor:
     """The weighted sum of `W2 hidden` over slots, [B, L] BF16; arguments as for `routed_experts`.
 
-    Ids and weights must have been written two or more launches back, in a chain whose kernels trigger after their wait.
+    Ids and weights must have been written two or more launches back, and the kernel in front trigger after its wait.
     """
     rows, chosen = hidden.shape[0], variant or _variant(down_variants(), weights, hidden.shape[0])
     shape = chosen.shape

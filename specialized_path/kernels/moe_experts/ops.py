@@ -155,6 +155,23 @@ def copy_async(shared: Any, source: Any, num_bytes: int) -> None:
     )
 
 
+def load_weights(address: Any, count: int) -> tuple[Any, ...]:
+    """Two or four words of weights, which are read once."""
+    names = ",".join(f"{{$w{i}}}" for i in range(count))
+    return tuple(
+        inline_ptx(
+            f"ld.global.nc.L1::no_allocate.L2::cache_hint.v{count}.b32 {{{names}}}, [{{$r0}}], {{$r1}};",
+            write_only_types=[Uint32] * count,
+            read_only_args=[Int64(address), Int64(device.EVICT_FIRST)],
+        )
+    )
+
+
+def bring_to_l2(source: Any, num_bytes: int) -> None:
+    """Asks for bytes, a multiple of 16, to come to L2 from memory; nothing waits for them."""
+    inline_ptx(f"cp.async.bulk.prefetch.L2.global [{{$r0}}], {num_bytes};", read_only_args=[Int64(source)])
+
+
 def commit_copies() -> None:
     """Makes a group of this thread's copies since the last one."""
     inline_ptx("cp.async.commit_group;")

@@ -1,7 +1,8 @@
-"""What both kernels do with tiles of Marlin's: a warp's own ring of copies in shared memory, and exact products.
+"""What both kernels do with tiles of Marlin's: groups of K on their way to a warp, and exact products.
 
-Every lane copies what it will read itself, so that nothing but its own wait for its own copies stands between them: no
-barrier, and no other warp's pace. A stage holds a group of K: codes and scales of `tiles` tiles, and activations.
+Every lane asks for what it will read itself, in a ring in shared memory or in registers, so that nothing but its own
+wait stands between them: no barrier, and no other warp's pace. A stage holds a group of K: codes and scales of `tiles`
+tiles, and activations.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Int64
+from cutlass import Float32, Int32, Int64, Uint32
 
 from specialized_path.kernels.common import device
 from specialized_path.kernels.moe_experts import ops
@@ -67,17 +68,52 @@ def copy_activations(ring: WarpRing, stage: Any, row: Any) -> None:
         ops.copy_async(place + i * 4, row + i * STEP_K, 4)
 
 
-def clear_sums(ring: WarpRing) -> None:
+class WarpRegisters:
+    """A tile's groups of K on their way to a lane's registers, and the warp's sums.
+
+    Args:
+        rows: rows of the weights in memory.
+        depth: groups on their way.
+    """
+
+    def __init__(self, *, rows: int, depth: int) -> None:
+        self.rows, self.depth = rows, depth
+        self.codes = cute.make_rmem_tensor((4 * _STEPS * depth,), Uint32)
+        self.scales = cute.make_rmem_tensor((2 * depth,), Uint32)
+        self.activations = cute.make_rmem_tensor((2 * _STEPS * depth,), Uint32)
+        self.sums = cute.make_rmem_tensor((4 * _SUBTILES,), Float32)
+
+
+def load_weights(registers: WarpRegisters, stage: int, codes: Any, scales: Any) -> None:
+    """Asks for a group's codes and scales, at the lane's addresses."""
+    for step in range(_STEPS):
+        words = ops.load_weights(codes + step * registers.rows * STEP_K // 2, 4)
+        for i, word in enumerate(words):
+            registers.codes[4 * (_STEPS * stage + step) + i] = word
+    for i, word in enumerate(ops.load_weights(scales, 2)):
+        registers.scales[2 * stage + i] = word
+
+
+def load_activations(registers: WarpRegisters, stage: int, row: Any) -> None:
+    """Asks for a group of the lane's activation row, from its address on."""
+    for i in range(2 * _STEPS):
+        registers.activations[2 * _STEPS * stage + i] = ops.load_unsigned(row + i * STEP_K)
+
+
+def clear_sums(warp: WarpRing | WarpRegisters) -> None:
     """Before the first group of a pass."""
-    ring.sums.fill(0)
+    warp.sums.fill(0)
+
+
+def multiply_loaded(registers: WarpRegisters, stage: int) -> None:
+    """Adds a group's products to the sums."""
+    words = [[registers.codes[4 * (_STEPS * stage + step) + i] for i in range(4)] for step in range(_STEPS)]
+    b = [ops.activations(registers.activations[2 * _STEPS * stage + i]) for i in range(2 * _STEPS)]
+    _add_products(registers.sums, 0, words, [registers.scales[2 * stage + i] for i in range(2)], b)
 
 
 def multiply(ring: WarpRing, stage: Any) -> None:
-    """Adds a group's products to the sums.
-
-    The matrix unit, which truncates what it adds over longer stretches, sums a group from zero; the group's scale and
-    the total are FP32.
-    """
+    """Adds a group's products to the sums."""
     offset = stage * ring.stage_bytes(ring.tiles)
     b = [ops.activations(word) for word in ops.load_shared_words(ring.activations + offset)]
     for tile in range(ring.tiles):
@@ -85,17 +121,25 @@ def multiply(ring: WarpRing, stage: Any) -> None:
             ops.load_shared_words(ring.codes + offset + (step * ring.tiles + tile) * TILE_BYTES)
             for step in range(_STEPS)
         ]
-        scales = [
-            ops.scales(word) for word in ops.load_shared_pair(ring.scales + offset + tile * (_WARP * 8))
-        ]
-        for sub in range(_SUBTILES):
-            part = (Float32(0.0),) * 4
-            for step in range(_STEPS):
-                part = device.mma_bf16(part, ops.weights(words[step][sub]), (b[2 * step], b[2 * step + 1]))
-            low, high = scales[sub // 2][sub % 2], scales[sub // 2][2 + sub % 2]
-            at = (tile * _SUBTILES + sub) * 4
-            for i in range(4):
-                ring.sums[at + i] = ops.fma(part[i], low if i < 2 else high, ring.sums[at + i])
+        scales = ops.load_shared_pair(ring.scales + offset + tile * (_WARP * 8))
+        _add_products(ring.sums, tile * _SUBTILES * 4, words, scales, b)
+
+
+def _add_products(sums: Any, first: int, words: Any, scale_words: Any, b: list[Any]) -> None:
+    """Adds a tile's products of a group to the sums from `first` on.
+
+    The matrix unit, which truncates what it adds over longer stretches, sums a group from zero; the group's scale and
+    the total are FP32.
+    """
+    scales = [ops.scales(word) for word in scale_words]
+    for sub in range(_SUBTILES):
+        part = (Float32(0.0),) * 4
+        for step in range(_STEPS):
+            part = device.mma_bf16(part, ops.weights(words[step][sub]), (b[2 * step], b[2 * step + 1]))
+        low, high = scales[sub // 2][sub % 2], scales[sub // 2][2 + sub % 2]
+        for i in range(4):
+            at = first + 4 * sub + i
+            sums[at] = ops.fma(part[i], low if i < 2 else high, sums[at])
 
 
 def tile_place(lane: Any, tile: Any) -> tuple[Any, Any]:

@@ -72,6 +72,17 @@ class GateUpTactic:
     """Warps that share K."""
     depth: int
     """Groups of K in a warp's ring."""
+    max_tokens: int
+
+    @property
+    def k_parts(self) -> int:
+        """Parts of K that are summed apart: as many in every cut, since a token's bits depend on them."""
+        return 16
+
+    @property
+    def warp_parts(self) -> int:
+        """Parts of a warp."""
+        return self.k_parts // self.k_warps
 
     @property
     def threads(self) -> int:
@@ -86,9 +97,11 @@ class DownTactic:
     warps: int
     """Passes that a CTA works on at a time."""
     depth: int
-    """Groups of K in a warp's ring."""
+    """Groups of K on the way to a warp's registers; divides those of a pass."""
     max_tokens: int
     """Tokens whose slots' outputs find room in shared memory."""
+    to_l2: bool
+    """Whether a warp asks for all of a pass to come to L2 before it begins the pass in front of it."""
 
     @property
     def threads(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -20,8 +21,15 @@ GATE_UP_ROLES = {"0": "activation", "1": "activation", "2": "static", "3": "stat
 # Ids and weights are written by the kernel in front of gate-up, two launches back, and gate-up triggers after its wait.
 DOWN_ROLES = {"0": "activation", "1": "settled", "2": "settled", "3": "static", "4": "static", "5": "output"}
 
-_GATE_UP = GateUpTactic(k_warps=16, depth=3)
-_DOWN = DownTactic(warps=16, depth=4, max_tokens=MAX_TOKENS)
+# The small cuts leave registers and shared memory to CTAs of the kernel behind, which bring their weights meanwhile.
+_GATE_UP = (
+    GateUpTactic(k_warps=8, depth=4, max_tokens=2),
+    GateUpTactic(k_warps=16, depth=3, max_tokens=MAX_TOKENS),
+)
+_DOWN = (
+    DownTactic(warps=8, depth=3, max_tokens=2, to_l2=True),
+    DownTactic(warps=16, depth=3, max_tokens=MAX_TOKENS, to_l2=True),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,37 +90,42 @@ def build_down(shape: ExpertShape, tactic: DownTactic) -> Any:
 @cache
 def gate_up_variants() -> tuple[ExpertsVariant, ...]:
     """Variants of the gate-up kernel."""
-    return tuple(gate_up_variant(shape, _GATE_UP) for shape in SHAPES)
+    return tuple(gate_up_variant(shape, *cut) for shape in SHAPES for cut in _with_lows(_GATE_UP))
 
 
 @cache
 def down_variants() -> tuple[ExpertsVariant, ...]:
     """Variants of the down kernel."""
-    return tuple(down_variant(shape, _DOWN) for shape in SHAPES)
+    return tuple(down_variant(shape, *cut) for shape in SHAPES for cut in _with_lows(_DOWN))
 
 
-def gate_up_variant(shape: ExpertShape, tactic: GateUpTactic) -> ExpertsVariant:
-    """The gate-up kernel with any tactic, for 1 to 64 tokens."""
+def _with_lows(tactics: tuple[Any, ...]) -> Iterator[tuple[Any, int]]:
+    """Each cut, and the fewest tokens that the one before does not take."""
+    return zip(tactics, (1, *(tactic.max_tokens + 1 for tactic in tactics)), strict=False)
+
+
+def gate_up_variant(shape: ExpertShape, tactic: GateUpTactic, low: int = 1) -> ExpertsVariant:
+    """The gate-up kernel with any tactic, for `low` to `tactic.max_tokens` tokens."""
     kernel = KernelVariant(
-        name=f"moe gate_up {shape.name}",
+        name=f"moe gate_up {shape.name} batch={low}-{tactic.max_tokens}",
         operator="OC-16",
         family="moe_experts",
         rank_shape=shape.name.split()[0],
-        batches=(1, MAX_TOKENS),
+        batches=(low, tactic.max_tokens),
         roles=GATE_UP_ROLES,
         build=partial(build_gate_up, shape, tactic),
     )
     return ExpertsVariant(shape=shape, tactic=tactic, kernel=kernel)
 
 
-def down_variant(shape: ExpertShape, tactic: DownTactic) -> ExpertsVariant:
-    """The down kernel with any tactic, for 1 to `tactic.max_tokens` tokens."""
+def down_variant(shape: ExpertShape, tactic: DownTactic, low: int = 1) -> ExpertsVariant:
+    """The down kernel with any tactic, for `low` to `tactic.max_tokens` tokens."""
     kernel = KernelVariant(
-        name=f"moe down {shape.name}",
+        name=f"moe down {shape.name} batch={low}-{tactic.max_tokens}",
         operator="OC-16, OC-17",
         family="moe_experts",
         rank_shape=shape.name.split()[0],
-        batches=(1, tactic.max_tokens),
+        batches=(low, tactic.max_tokens),
         roles=DOWN_ROLES,
         build=partial(build_down, shape, tactic),
     )

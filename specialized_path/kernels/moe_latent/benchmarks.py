@@ -26,6 +26,7 @@ from specialized_path.kernels.moe_latent.launch import (
     latent_norm,
     project_tail,
     select_experts,
+    tail_ahead,
 )
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -156,17 +157,18 @@ def _prepare_half(at: int, batch: int) -> PreparedCell:
     """The six kernels in their order; experts as the router of drawn weights chooses them."""
     shape, experts = FRONTS[at], draw_weights(SHAPES[at])
     fronts = [_draw(shape.num_outputs, HIDDEN, scale=HIDDEN**-0.5, seed=i) for i in range(4)]
-    w_tail, w_norm = _draw(HIDDEN, shape.tail_inputs, scale=0.02), _draw(LATENT)
+    tails = [_draw(HIDDEN, shape.tail_inputs, scale=0.02, seed=i) for i in range(4)]
+    w_norm = _draw(LATENT)
     x, bias = _draw(batch, HIDDEN), torch.zeros(NUM_EXPERTS, device="cuda")
     buffer, (ids, weights) = front_buffer(fronts[0]), _ids_and_weights(batch)
     hidden, combined = x.new_empty(batch, TOP_K, SHAPES[at].intermediate), x.new_empty(batch, LATENT)
     out = torch.empty_like(x)
 
-    def half(w_front: Tensor) -> None:
+    def half(w_front: Tensor, w_tail: Tensor) -> None:
         found = front(x, w_front, buffer=buffer)
-        select_experts(found.logits, bias, ids=ids, weights=weights)
+        select_experts(found.logits, bias, ids=ids, weights=weights, ahead=tail_ahead(w_tail))
         routed_experts(found.latent, ids, weights, experts, hidden=hidden, out=combined)
         latent_norm(combined, w_norm, out=found.normed)
         project_tail(found.tail, w_tail, out=out)
 
-    return _prepared([partial(half, w) for w in fronts], [])
+    return _prepared([partial(half, *w) for w in zip(fronts, tails, strict=True)], [])

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from specialized_path.kernels.common.checks import require, require_batch, require_rows
 from specialized_path.kernels.moe_latent.geometry import (
+    AHEAD_BYTES,
     FRONTS,
     HIDDEN,
     LATENT,
@@ -120,6 +121,7 @@ def select_experts(
     *,
     ids: Tensor | None = None,
     weights: Tensor | None = None,
+    ahead: Tensor | None = None,
     use_pdl: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """The sixteen largest `sigmoid(logit) + bias` of each token, largest first, the lower id on a tie: OC-14.
@@ -129,6 +131,7 @@ def select_experts(
         correction_bias: [896] FP32; nothing on the stream may still be writing it.
         ids: [B, 16] int32; allocated when None. Give it inside a CUDA graph.
         weights: [B, 16] BF16, renormalised sigmoids without bias; likewise.
+        ahead: BF16 weights, contiguous, that L2 is asked to hold for a kernel behind; none when None.
         use_pdl: launch before the kernel in front has completed.
 
     Raises:
@@ -142,12 +145,16 @@ def select_experts(
     require("correction_bias", correction_bias, (NUM_EXPERTS,), torch.float32)
     require("ids", ids, (rows, TOP_K), torch.int32)
     require("weights", weights, (rows, TOP_K))
+    if ahead is not None:
+        require("ahead", ahead, tuple(ahead.shape))
     from cutlass import Int32
 
     from specialized_path.kernels.common.host import current_stream, pointer
 
-    addresses = [pointer(t) for t in (logits, correction_bias, ids, weights)]
-    selection_variant().run(*addresses, Int32(rows), Int32(use_pdl), current_stream(logits.device))
+    addresses = [pointer(t) for t in (logits, correction_bias, ids, weights, ahead)]
+    ahead_ctas = 0 if ahead is None else torch.cuda.get_device_properties(logits.device).multi_processor_count
+    numbers = [Int32(n) for n in (rows, 0 if ahead is None else ahead.nbytes, ahead_ctas, use_pdl)]
+    selection_variant().run(*addresses, *numbers, current_stream(logits.device))
     return ids, weights
 
 
@@ -190,6 +197,11 @@ def pack_tail(w_up: Tensor, w_shared_down: Tensor) -> Tensor:
         [7168, 3584 + I].
     """
     return torch.cat([w_up, w_shared_down], dim=1)
+
+
+def tail_ahead(weight: Tensor) -> Tensor:
+    """The rows of a tail's weights, from the first on, that `select_experts` brings to L2."""
+    return weight[: AHEAD_BYTES // (2 * weight.shape[1])]
 
 
 def project_tail(tail: Tensor, weight: Tensor, *, out: Tensor | None = None, use_pdl: bool = True) -> Tensor:

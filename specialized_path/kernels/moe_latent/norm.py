@@ -47,10 +47,11 @@ class LatentNormKernel:
         token, _, _ = cute.arch.block_idx()
         thread, _, _ = cute.arch.thread_idx()
         squares = cute.arch.alloc_smem(Float32, _WARPS, alignment=16).toint()
+        # What the grid behind reads above its wait is static: it may bring its weights while this one waits.
+        device.release_dependents()
         column = Int64(thread) * (_COLUMNS * 2)
         scale = _floats(device.load_words(weight.toint() + column))
         device.wait_for_dependencies()
-        device.release_dependents()
         values = _floats(device.load_words(latent.toint() + Int64(token) * (LATENT * 2) + column))
         square = Float32(0.0)
         for value in values:

@@ -3,6 +3,8 @@
 A CTA has a token, a thread an expert. Keys are compared as integers in their order. The sixteenth largest of the warps'
 maxima is a bound that at least sixteen keys reach; those that do are listed, and each counts how many of them come
 before it. Every choice is then exact, whatever the order of the list.
+
+Memory has little to do from here to the tail: CTAs behind those of the tokens ask for weights of it to come to L2.
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ from specialized_path.kernels.moe_latent.geometry import NUM_EXPERTS, TOP_K
 
 _WARP = 32
 _WARPS = NUM_EXPERTS // _WARP
+_CHUNK = 4096
+"""Bytes that a warp asks for at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,22 +41,52 @@ class SelectionKernel:
         bias: cute.Pointer,
         ids: cute.Pointer,
         weights: cute.Pointer,
+        ahead: cute.Pointer,
         num_tokens: Int32,
+        ahead_bytes: Int32,
+        ahead_ctas: Int32,
         use_pdl: Int32,
         stream: Any,
     ) -> None:
-        """Ids and weights of the largest `sigmoid(logit) + bias`, largest first."""
-        self.kernel(logits, bias, ids, weights).launch(
-            grid=(num_tokens, 1, 1), block=(NUM_EXPERTS, 1, 1), stream=stream, use_pdl=use_pdl
+        """Ids and weights of the largest `sigmoid(logit) + bias`, largest first; whole chunks of `ahead` to L2."""
+        self.kernel(logits, bias, ids, weights, ahead, num_tokens, ahead_bytes).launch(
+            grid=(num_tokens + ahead_ctas, 1, 1), block=(NUM_EXPERTS, 1, 1), stream=stream, use_pdl=use_pdl
         )
 
     @cute.kernel
     def kernel(
-        self, logits: cute.Pointer, bias: cute.Pointer, ids: cute.Pointer, weights: cute.Pointer
+        self,
+        logits: cute.Pointer,
+        bias: cute.Pointer,
+        ids: cute.Pointer,
+        weights: cute.Pointer,
+        ahead: cute.Pointer,
+        num_tokens: Int32,
+        ahead_bytes: Int32,
     ) -> None:
         """CTA t serves token t, thread e expert e."""
-        token, _, _ = cute.arch.block_idx()
+        block, _, _ = cute.arch.block_idx()
+        num_ctas, _, _ = cute.arch.grid_dim()
         thread, _, _ = cute.arch.thread_idx()
+        # What the grid behind reads above its wait is static: it may start while this one waits.
+        device.release_dependents()
+        if block < num_tokens:
+            self.select(logits.toint(), bias.toint(), ids.toint(), weights.toint(), block, thread)
+        else:
+            # Not sooner: until the front ends, memory is busy with its weights.
+            device.wait_for_dependencies()
+            if thread % _WARP == 0:
+                ahead_ctas = num_ctas - num_tokens
+                chunk = thread // _WARP * ahead_ctas + block - num_tokens
+                while (chunk + 1) * _CHUNK <= ahead_bytes:
+                    ops.bring_to_l2(ahead.toint() + Int64(chunk) * _CHUNK, _CHUNK)
+                    chunk += _WARPS * ahead_ctas
+
+    @cute.jit
+    def select(
+        self, logits: Int64, bias: Int64, ids: Int64, weights: Int64, token: Int32, thread: Int32
+    ) -> None:
+        """The choice of one token; thread e has expert e."""
         warp, lane = thread // _WARP, thread % _WARP
         maxima = cute.arch.alloc_smem(Uint32, _WARP, alignment=16).toint()
         keys = cute.arch.alloc_smem(Uint32, NUM_EXPERTS, alignment=16).toint()
@@ -60,15 +94,14 @@ class SelectionKernel:
         scores = cute.arch.alloc_smem(Float32, NUM_EXPERTS, alignment=16).toint()
         chosen = cute.arch.alloc_smem(Float32, TOP_K, alignment=16).toint()
         listed = cute.arch.alloc_smem(Int32, 4, alignment=16).toint()
-        my_bias = ops.load_float(bias.toint() + Int64(thread) * 4)
+        my_bias = ops.load_float(bias + Int64(thread) * 4)
         if thread < _WARP:
             ops.store_shared_word(maxima + thread * 4, Uint32(0))
         if thread == 0:
             ops.store_shared_word(listed, Int32(0))
         cute.arch.sync_threads()
         device.wait_for_dependencies()
-        device.release_dependents()
-        logit = ops.load_float(logits.toint() + (Int64(token) * NUM_EXPERTS + thread) * 4)
+        logit = ops.load_float(logits + (Int64(token) * NUM_EXPERTS + thread) * 4)
         tail = device.exp(device.select(logit < Float32(0.0), logit, -logit))
         score = ops.divide(device.select(logit < Float32(0.0), tail, 1.0), tail + Float32(1.0))
         key = _ordered(score + my_bias)
@@ -92,7 +125,7 @@ class SelectionKernel:
                 is_lower = Int32(ops.load_shared_word(experts + k * 4) < expert)
                 rank += Int32(other > key) + Int32(other == key) * is_lower
             if rank < TOP_K:
-                device.store_word(ids.toint() + (Int64(token) * TOP_K + rank) * 4, expert)
+                device.store_word(ids + (Int64(token) * TOP_K + rank) * 4, expert)
                 device.store_shared_f32(chosen + rank * 4, device.load_shared_f32(scores + thread * 4))
         cute.arch.sync_threads()
         if thread < TOP_K:
@@ -101,7 +134,7 @@ class SelectionKernel:
                 total += device.load_shared_f32(chosen + slot * 4)
             mine = device.load_shared_f32(chosen + thread * 4)
             weight = ops.divide(mine, total + Float32(self.epsilon)) * Float32(self.scaling)
-            ops.store_bf16(weights.toint() + (Int64(token) * TOP_K + thread) * 2, weight)
+            ops.store_bf16(weights + (Int64(token) * TOP_K + thread) * 2, weight)
 
 
 def _ordered(key: Any) -> Any:

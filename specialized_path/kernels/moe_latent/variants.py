@@ -13,7 +13,7 @@ from specialized_path.kernels.projection.variants import ROLES
 from specialized_path.kernels.variant import KernelVariant
 
 Part = Literal["front", "tail"]
-SELECTION_ROLES = {"0": "activation", "1": "static", "2": "output", "3": "output"}
+SELECTION_ROLES = {"0": "activation", "1": "static", "2": "output", "3": "output", "4": "static"}
 NORM_ROLES = {"0": "activation", "1": "static", "2": "output"}
 
 # By tiles of eight tokens. Those of the front are the input projection's for nearly as many rows; those of the tail
@@ -65,8 +65,9 @@ def build_selection() -> Any:
     from specialized_path.kernels.common.host import fake_pointer, fake_stream
     from specialized_path.kernels.moe_latent.selection import SelectionKernel
 
-    addresses = [fake_pointer(t) for t in (torch.float32, torch.float32, torch.int32, torch.bfloat16)]
-    return cute.compile(SelectionKernel(), *addresses, cutlass.Int32(1), cutlass.Int32(1), fake_stream())
+    types = (torch.float32, torch.float32, torch.int32, torch.bfloat16, torch.bfloat16)
+    numbers = [cutlass.Int32(1)] * 4
+    return cute.compile(SelectionKernel(), *map(fake_pointer, types), *numbers, fake_stream())
 
 
 def build_norm() -> Any:

@@ -90,11 +90,14 @@ def test_what_no_variant_serves_is_refused(tokens, held):
 
 
 @pytest.mark.parametrize("variant", gate_up_variants() + down_variants(), ids=lambda v: v.kernel.name)
-def test_what_is_asked_for_at_first_lies_in_a_warps_first_tile(variant):
+def test_what_is_asked_for_at_first_lies_in_a_warps_first_part_of_k(variant):
     shape, tactic = variant.shape, variant.tactic
-    is_down = variant in down_variants()
-    share = shape.down_groups if is_down else shape.gate_up_groups / tactic.k_warps
-    assert share == int(share) and 1 < tactic.depth <= share + 1
+    if variant in down_variants():
+        assert shape.down_groups % tactic.depth == 0 and tactic.depth < shape.down_groups
+    else:
+        share = shape.gate_up_groups / tactic.k_parts
+        assert share == int(share) and 1 < tactic.depth <= share + 1
+        assert tactic.k_parts == tactic.k_warps * tactic.warp_parts
 
 
 def test_every_variant_fits_into_shared_memory():
@@ -108,6 +111,13 @@ def test_every_variant_fits_into_shared_memory():
         for v in found
     }
     assert {name: size for name, size in sizes.items() if size > SHARED_BYTES} == {}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_the_shares_of_an_expert_that_all_tiles_bring_to_l2_make_the_whole_of_what_is_read(shape):
+    codes, scales = shape.down_groups * shape.latent * 16, shape.down_groups * shape.latent
+    assert shape.down_tiles * (codes // shape.down_tiles) == codes
+    assert (codes // shape.down_tiles) % 16 == (scales // shape.down_tiles) % 16 == 0
 
 
 @pytest.mark.parametrize(("run", "first"), [("hidden", "latent"), ("outputs", "hidden")])

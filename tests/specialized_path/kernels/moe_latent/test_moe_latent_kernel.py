@@ -19,6 +19,7 @@ from specialized_path.kernels.moe_latent.launch import (
     pack_tail,
     project_tail,
     select_experts,
+    tail_ahead,
 )
 from specialized_path.reference import linear, rms_norm, situ
 from specialized_path.reference import select_experts as reference_selection
@@ -143,6 +144,21 @@ def test_the_chosen_experts_are_the_oracles_lower_ids_first_on_a_tie(routing: st
     assert torch.equal(ids, expected)
 
 
+@pytest.mark.parametrize("num_tokens", [1, 64])
+@pytest.mark.parametrize("num_bytes", [0, 14, 4096, 5 << 20])
+def test_weights_that_come_to_l2_meanwhile_change_neither_ids_nor_weights(
+    num_tokens: int, num_bytes: int
+) -> None:
+    logits, bias = draw(num_tokens, num_tokens, NUM_EXPERTS), draw(2, NUM_EXPERTS) / 8
+    ahead = draw(3, num_bytes // 2).bfloat16()
+    before = ahead.clone()
+    expected = select_experts(logits, bias)
+    found = select_experts(logits, bias, weights=nan(num_tokens, 16), ahead=ahead)
+    assert_same_bits(ahead, before)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert_same_bits(mine, theirs)
+
+
 @pytest.mark.parametrize("num_tokens", [1, 7, 64])
 @pytest.mark.parametrize("bias_spread", [0.125, 100.0])
 @pytest.mark.parametrize("spread", [0.01, 1.0, 10.0])
@@ -239,7 +255,8 @@ def test_the_whole_half_layer_has_the_same_bits_in_every_replay_and_without_earl
 
     def half_layer(x: Tensor, out: Tensor, use_pdl: bool) -> Tensor:
         found = front(x, packed, buffer=buffer, use_pdl=use_pdl)
-        select_experts(found.logits, bias, ids=ids, weights=weights, use_pdl=use_pdl)
+        ahead = tail_ahead(w_tail)
+        select_experts(found.logits, bias, ids=ids, weights=weights, ahead=ahead, use_pdl=use_pdl)
         routed_experts(found.latent, ids, weights, experts, hidden=hidden, out=combined, use_pdl=use_pdl)
         latent_norm(combined, w_norm, out=found.normed, use_pdl=use_pdl)
         return project_tail(found.tail, w_tail, out=out, use_pdl=use_pdl)
