@@ -117,6 +117,19 @@ def _options(given: dict[str, Any]) -> SweepOptions:
     show_default=True,
     help="Of --trace: requests in flight.",
 )
+@click.option(
+    "--experts",
+    "routers",
+    multiple=True,
+    metavar="MODULE:FUNCTION",
+    help="Routing function of the served model: count each cell's experts by what it returns.",
+)
+@click.option(
+    "--kernels",
+    "times_kernels",
+    is_flag=True,
+    help="On a GPU: profile decode steps of each cell before it is timed, for their kernels.",
+)
 @click.option("--pr-text", type=PATH, help="A description: each of its numbers is held against the cells.")
 @click.option(
     "--simulate",

@@ -218,6 +218,10 @@ class SweepOptions:
     concurrency: int = 1
     load: Literal["client", "vllm-bench"] = "client"
     """Who sends the requests."""
+    routers: tuple[str, ...] = ()
+    """Functions of the served model whose results say which experts tokens go to."""
+    times_kernels: bool = False
+    """Profile decode steps of each cell's first, untimed turn."""
     pr_text: Path | None = None
     """A description whose numbers are held against the cells."""
     simulate: float | None = None

@@ -16,9 +16,11 @@ from perf_sweeps.block import Block, Failure, SweepPlan
 from perf_sweeps.cell import Cell
 from perf_sweeps.levels import (
     acceptance,
+    expert_spread,
     geometric_mean,
     gpu_means,
     interactivity,
+    step_kernels,
     throughput,
     ttft_quantiles,
 )
@@ -81,6 +83,10 @@ class CellResult(Record):
     """Agent-like replay: tokens a second and user that half (`candidate_p50`) or nine tenths of the turns reach."""
     gpu: dict[str, float] = Field(default_factory=dict)
     """Means of the visits by arm, such as `candidate_sm_clock_mhz`; empty where nothing sampled a GPU."""
+    experts: dict[str, float] = Field(default_factory=dict)
+    """How the tokens spread over experts by arm, see `expert_spread`; empty where experts were not counted."""
+    kernels: dict[str, float] = Field(default_factory=dict)
+    """Of a decode step by arm, such as `candidate_num_kernels`; empty where none was profiled."""
     hardware: str = ""
     notes: tuple[str, ...] = ()
 
@@ -128,7 +134,10 @@ def analyse(
         # A crash of the candidate stays one though the block was measured later.
         counts = [f for f in failures if f.index not in blocks or f.arm is Arm.CANDIDATE]
         result, ratios = judge_cell(cell, [blocks[i] for i in sorted(blocks)], counts, plan, margins)
-        results.append(result)
+        # What was seen in untimed visits holds whatever became of the timed ones.
+        measured = list(blocks.values())
+        update = {"experts": expert_spread(measured), "kernels": step_kernels(measured)}
+        results.append(result.model_copy(update=update))
         if ratios:
             logs[cell.name] = ratios
     return SweepResult(

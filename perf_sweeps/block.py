@@ -59,6 +59,38 @@ class OpenLoopCheck(Record):
     """From the first request sent to the last answer."""
 
 
+class ExpertCounts(Record):
+    """Which experts the tokens of a cell's first, untimed visit went to, by what the model's routing returned.
+
+    Steps that replay a graph run no Python and are not among them: there it is the prompts' tokens that are counted.
+    """
+
+    layers: tuple[tuple[int, ...], ...]
+    """A layer with experts: how many tokens each expert got."""
+    problem: str = ""
+    """What could not be counted."""
+
+
+class KernelTime(Record):
+    """One kernel in a decode step."""
+
+    name: str
+    launches: float
+    us: float
+
+
+class StepKernels(Record):
+    """What the GPU did in a decode step of a cell's untimed visit, by PyTorch's profiler; means over `num_steps`."""
+
+    num_steps: int
+    """0: nothing was seen, as without a GPU."""
+    busy_us: float | None = None
+    """In which the GPU did anything."""
+    num_kernels: float | None = None
+    kernels: tuple[KernelTime, ...] = ()
+    """Those that take the most time."""
+
+
 class Visit(Record):
     """What one arm did when it was visited once. Times are those of the client unless a field says otherwise."""
 
@@ -96,6 +128,10 @@ class Visit(Record):
     """Share of the decode tokens that the specialised path served."""
     open_loop: OpenLoopCheck | None = None
     """Of an arm's first visit of a cell, where another load generator than the harness's client did the work."""
+    experts: ExpertCounts | None = None
+    """Of an arm's first visit of a cell, where experts were to be counted."""
+    kernels: StepKernels | None = None
+    """Of an arm's first visit of a cell, where kernels were to be timed."""
     errors: tuple[str, ...] = ()
     """First lines of requests' errors: untrusted text."""
     machine: MachineState = MachineState()

@@ -17,11 +17,20 @@ from harness.engine.server import ArmServer, start_together
 from harness.model.completion import CompletionRequest
 from harness.model.errors import EngineError
 from harness.model.ledger import CodeTargets
+from harness.model.record import Record
 from harness.model.words import Arm
 from perf_sweeps.agent_trace import AgentMix, Conversation, fit_trace, generate_trace
 from perf_sweeps.bench_driver import BenchDriver
 from perf_sweeps.bench_result import bench_arguments
-from perf_sweeps.block import BlockTask, LoadGenerator, MachineState, OpenLoopCheck, Visit
+from perf_sweeps.block import (
+    BlockTask,
+    ExpertCounts,
+    LoadGenerator,
+    MachineState,
+    OpenLoopCheck,
+    StepKernels,
+    Visit,
+)
 from perf_sweeps.cell import Cell, Workload
 from perf_sweeps.gpu_sampler import GpuSampler, Observe
 from perf_sweeps.ledger_tail import LedgerTail
@@ -33,6 +42,8 @@ from perf_sweeps.turns import BenchTurn, ClientTurn, ReplayTurn, Turn, VisitFram
 
 MIXED_ROUNDS = 3
 """How often a mixed visit fills the batch: prompts of later rounds meet decoding requests."""
+_RPC = {"experts": "fasttrack_experts", "kernels": "fasttrack_profile"}
+"""What a worker is asked for a visit's field."""
 AGENT_TURNS = 6
 AGENT_PAUSE_S = 0.3
 """Mean of a generated trace's pauses: shorter than a tool takes, since a paused conversation measures nothing."""
@@ -57,14 +68,16 @@ class EngineHost:
         load: LoadGenerator = "client",
         trace: Sequence[Conversation] = (),
         observe: Observe = lambda: None,
+        times_kernels: bool = False,
     ) -> None:
         """Starts all servers; raises `EngineError` of the first that did not start, with nothing left running.
 
         `trace` is what agent cells replay; where there is none they generate theirs. `observe` reads the GPU.
+        `times_kernels` profiles decode steps of each cell's first turn.
         """
         self.hardware, self.host = hardware, host
         self._targets, self._trace, self._seed = targets, tuple(trace), seed
-        self._observe = observe
+        self._observe, self._times_kernels = observe, times_kernels
         self._servers = dict(servers)
         specs = {arm: server.spec for arm, server in servers.items()}
         self._clients: dict[Arm, CompletionClient | BlockServer] = {}
@@ -107,9 +120,7 @@ class EngineHost:
         """One turn of an arm, after a turn that is not recorded where the arm has not served the cell yet."""
         self._wake(arm)
         is_first = (task.cell.name, arm) not in self._warm
-        if is_first:
-            self._turn(task, arm, "warm", rounds=1)
-            self._warm.add((task.cell.name, arm))
+        seen = self._warm_up(task, arm) if is_first else {}
         self._forget(arm)
         with GpuSampler(self._observe) as sampler:
             meter, started = LoadMeter(), time.monotonic()
@@ -128,10 +139,23 @@ class EngineHost:
             tail.account(turn.answered, batch=task.cell.batch, targets=self._targets) if has_ledger else None
         )
         frame = VisitFrame(cell=task.cell, arm=arm, position=position, wall_s=wall_s, machine=machine)
-        visit = turn.visit(frame, steps)
+        visit = turn.visit(frame, steps).model_copy(update=seen)
         if is_first and isinstance(turn, BenchTurn):
             return visit.model_copy(update={"open_loop": self._open_loop(task, arm, visit.duration_s)})
         return visit
+
+    def _warm_up(self, task: BlockTask, arm: Arm) -> dict[str, Record]:
+        """The cell's first turn of the arm, which is not timed, and what was to be seen in it."""
+        server = self._servers[arm]
+        asked: dict[str, type[Record]] = {}
+        if server.spec.is_traced:
+            asked |= {"experts": ExpertCounts} if server.spec.routers else {}
+            asked |= {"kernels": StepKernels} if self._times_kernels else {}
+        for name in asked:
+            server.rpc(_RPC[name], "start")
+        self._turn(task, arm, "warm", rounds=1)
+        self._warm.add((task.cell.name, arm))
+        return {name: kind.model_validate(server.rpc(_RPC[name], "stop")[0]) for name, kind in asked.items()}
 
     def _turn(self, task: BlockTask, arm: Arm, turn: str, *, rounds: int) -> Turn:
         if task.cell.workload is Workload.AGENT:

@@ -40,6 +40,44 @@ def interactivity(blocks: Sequence[Block]) -> dict[str, float]:
     return found
 
 
+def expert_spread(blocks: Sequence[Block]) -> dict[str, float]:
+    """How a cell's tokens are spread over experts, of two arms, as means over the layers; empty where not counted.
+
+    `used` is the share of experts (as many as the largest id that was seen tells) that get a token, `effective` the
+    exponential of the entropy (as many equally busy experts would be as spread), `busiest` the share of the tokens that
+    the busiest expert gets.
+    """
+    found = {}
+    for arm in (Arm.BASELINE, Arm.CANDIDATE):
+        visits = [v.experts for b in blocks for v in b.visits if v.arm is arm and v.experts is not None]
+        layers = [layer for experts in visits[:1] for layer in experts.layers if sum(layer)]
+        size = max((len(layer) for layer in layers), default=0)
+        for name, values in (
+            ("used", [sum(count > 0 for count in layer) / size for layer in layers]),
+            ("effective", [_effective(layer) for layer in layers]),
+            ("busiest", [max(layer) / sum(layer) for layer in layers]),
+        ):
+            if values:
+                found[f"{arm}_{name}"] = fsum(values) / len(values)
+    return found
+
+
+def _effective(counts: Sequence[int]) -> float:
+    total = sum(counts)
+    return exp(-fsum(n / total * log(n / total) for n in counts if n))
+
+
+def step_kernels(blocks: Sequence[Block]) -> dict[str, float]:
+    """Kernels and busy microseconds of a decode step, of two arms; empty where none was profiled."""
+    found: dict[str, float] = {}
+    for arm in (Arm.BASELINE, Arm.CANDIDATE):
+        for visit in (v for b in blocks for v in b.visits if v.arm is arm and v.kernels is not None):
+            for name in ("num_kernels", "busy_us"):
+                if (value := getattr(visit.kernels, name)) is not None:
+                    found.setdefault(f"{arm}_{name}", value)
+    return found
+
+
 def gpu_means(blocks: Sequence[Block]) -> dict[str, float]:
     """Clock, power and temperature of two arms, where visits sampled them."""
     found = {}

@@ -113,7 +113,8 @@ def _limits(document: Json) -> list[str]:
         found.append(
             "Published figures: they stand beside a cell as its makers state them, not measured here."
         )
-    found.append(
-        "Where the time goes inside a step: kernels are timed by the command fasttrack kernels and by the gpu tier."
-    )
+    if not any(c["kernels"] for c in cells):
+        found.append("Where the time goes inside a step: no decode step was profiled.")
+    if not any(c["experts"] for c in cells):
+        found.append("Which experts the prompts choose: they were not counted.")
     return found

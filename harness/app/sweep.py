@@ -57,6 +57,9 @@ def sweep(options: SweepOptions) -> CommandResult:
 def _require_served(asked: AskedSweep, options: SweepOptions) -> None:
     """Raises `ConfigurationError` for what nothing serves here; a cluster's machines are not known before."""
     if asked.plan.tier is not Tier.GPU:
+        if options.times_kernels:
+            message = "Kernels are a GPU's: the arms of the cpu tier have none."
+            raise ConfigurationError("no-kernels", message, "Leave out --kernels, or ask for --tier gpu.")
         return
     agents = [cell.name for cell in asked.plan.cells if cell.workload is Workload.AGENT]
     if agents or asked.plan.load != "client":
@@ -144,6 +147,8 @@ def _arms(asked: AskedSweep, options: SweepOptions, progress: Progress) -> Itera
                 passages=asked.passages,
                 seed=asked.plan.seed,
                 is_overhead=asked.is_overhead,
+                routers=options.routers,
+                times_kernels=options.times_kernels,
             )
             return
         yield CpuArms(
@@ -154,4 +159,5 @@ def _arms(asked: AskedSweep, options: SweepOptions, progress: Progress) -> Itera
             load=asked.plan.load,
             trace=asked.trace,
             is_overhead=asked.is_overhead,
+            routers=options.routers,
         )

@@ -50,6 +50,8 @@ class CpuArms:
     """What agent cells replay; empty: what they generate."""
     is_overhead: bool = False
     """All arms serve the candidate's code, and only the arm in its place is traced."""
+    routers: tuple[str, ...] = ()
+    """Functions of the served model by whose results experts are counted."""
 
     def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> EngineHost:
         """Starts the arms; raises `EngineError`, also for an engine that this host cannot start."""
@@ -76,6 +78,7 @@ class CpuArms:
             import_path=self.folder / "head",
             import_roots=manifest.paths.import_roots,
             dispatch=manifest.dispatch,
+            routers=self.routers,
             ledger_dir=workdir / arm.value,
             nonce=secrets.token_hex(8),
             max_model_len=manifest.nano_model.max_model_len,
@@ -101,7 +104,10 @@ class GpuArms:
     passages: tuple[str, ...]
     seed: int
     is_overhead: bool = False
-    """See `CpuArms`."""
+    """See `CpuArms`, as `routers`."""
+    routers: tuple[str, ...] = ()
+    times_kernels: bool = False
+    """Decode steps of each cell's first turn are profiled."""
     env: Mapping[str, str] = field(default_factory=lambda: ENGINE_ENV[Tier.GPU])
 
     def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> EngineHost:
@@ -120,6 +126,7 @@ class GpuArms:
             hardware=environment.machine,
             host="gpu",
             observe=find_gpu_reader()[0],
+            times_kernels=self.times_kernels,
         )
 
     def server(self, arm: Arm, workdir: Path) -> BlockServer:
@@ -131,6 +138,7 @@ class GpuArms:
             import_path=self.folder / "head",
             import_roots=manifest.paths.import_roots,
             dispatch=manifest.dispatch,
+            routers=self.routers,
             ledger_dir=workdir / arm.value,
             nonce=secrets.token_hex(8),
             max_model_len=manifest.gpu_model.max_model_len,

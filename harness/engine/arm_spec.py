@@ -48,6 +48,8 @@ class ArmSpec:
     """False leaves the forcing of tokens out, which vLLM refuses together with speculative decoding."""
     coverage_globs: tuple[str, ...] = ()
     """Files below `import_path` whose lines are recorded in the worker; none switches coverage off."""
+    routers: tuple[str, ...] = ()
+    """Functions of the served model whose results say which experts tokens go to, so that they can be counted."""
     cache_dir: Path | None = None
     """A folder for the engine's caches that several servers of one run may share; None gives each its own."""
     num_threads: int = 1
@@ -168,4 +170,5 @@ class ArmSpec:
             ),
             code_targets=(*dispatch.specialized_code, *dispatch.baseline_code),
             coverage_globs=self.coverage_globs,
+            routers=self.routers,
         )

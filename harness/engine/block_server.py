@@ -132,6 +132,16 @@ class BlockServer(DrivenProcess, Completer):
         except FAULTS as error:
             raise self.error("blocks-unreadable", "The engine's process tells no tokens.") from error
 
+    def rpc(self, method: str, *args: str) -> tuple[dict[str, Any], ...]:
+        """Calls a method of the worker extension in the one worker, which this process is."""
+        self._say(do="rpc", method=method, args=args)
+        try:
+            return (dict(self._hear()["answer"]),)
+        except FAULTS as error:
+            raise self.error(
+                "blocks-unreadable", f"The engine's process does not answer {method}."
+            ) from error
+
     def reset_prefix_cache(self) -> None:
         """Makes the engine forget what it could reuse of earlier requests; none may be running."""
         self._say(do="forget")

@@ -18,8 +18,8 @@ class _Tracked:
 
 
 @dataclass(slots=True)
-class _Steady:
-    """A batch whose last step computed and handed out one token of each request, and nothing else."""
+class Steady:
+    """A batch whose last written step computed and handed out one token of each request, and nothing else."""
 
     ids: list[str]
     computed: list[int]
@@ -43,7 +43,7 @@ class StepBook:
 
     def __init__(self, max_model_len: int | None = None) -> None:
         self._requests: dict[str, _Tracked] = {}
-        self._steady: _Steady | None = None
+        self._steady: Steady | None = None
         self.max_model_len = max_model_len
 
     def schedule(self, scheduler_output: Any) -> tuple[ScheduledRequest, ...]:
@@ -68,18 +68,19 @@ class StepBook:
         )
 
     def settle(self, scheduled: Sequence[ScheduledRequest], num_emitted: Sequence[int]) -> None:
-        """Notes a step that is over: the next may go on from it if each request computed and handed out one token."""
+        """Notes a written step: the next may go on from it if each request computed and was handed one token."""
+        self._leave()
         parts = {(r.num_scheduled_tokens, r.num_prefill_tokens, r.num_draft_tokens) for r in scheduled}
         if parts == {(1, 0, 0)} and set(num_emitted) == {1}:
-            self._steady = _Steady(
+            self._steady = Steady(
                 [r.request_id for r in scheduled], [r.num_computed_tokens + 1 for r in scheduled]
             )
 
-    def goes_on(self, scheduler_output: Any) -> bool:
-        """Whether a step schedules what the one before did, each request one token further."""
+    def goes_on(self, scheduler_output: Any) -> Steady | None:
+        """The batch, if a step schedules what the last written one did, each request one token further."""
         steady, cached = self._steady, scheduler_output.scheduled_cached_reqs
         tokens = scheduler_output.num_scheduled_tokens
-        return (
+        is_next = (
             steady is not None
             and list(cached.num_computed_tokens) == steady.computed
             and list(cached.req_ids) == steady.ids == list(tokens)
@@ -89,32 +90,31 @@ class StepBook:
             and not scheduler_output.scheduled_spec_decode_tokens
             and not cached.resumed_req_ids
         )
+        return steady if is_next else None
 
-    def went_on(self, output: Any) -> int:
-        """How many requests went on, each handed one token; 0, and nothing is noted, where one was handed other."""
-        steady, sampled = self._steady, output.sampled_token_ids
-        assert steady is not None
+    def went_on(self, steady: Steady, output: Any) -> bool:
+        """Whether the batch's step is the next to be written and handed each request one token; it is noted then."""
+        sampled = output.sampled_token_ids
         is_one_each = len(sampled) == len(steady.ids) and set(map(len, sampled)) == {1}
-        if not is_one_each or output.req_id_to_index.keys() != set(steady.ids):
-            return 0
+        if self._steady is not steady or not is_one_each or output.req_id_to_index.keys() != set(steady.ids):
+            return False
         steady.num_steps += 1
         steady.computed = [count + 1 for count in steady.computed]
-        return len(steady.ids)
+        return True
 
-    def spelt(self) -> tuple[ScheduledRequest, ...]:
-        """What the step that goes on computes, request by request; none goes on from it before it has settled."""
-        steady = self._leave()
-        assert steady is not None
+    def spelt(self, steady: Steady) -> tuple[ScheduledRequest, ...]:
+        """What the batch's step computes, request by request."""
+        self._leave()
         return tuple(
             ScheduledRequest(i, 1, 0, c, 0) for i, c in zip(steady.ids, steady.computed, strict=True)
         )
 
-    def _leave(self) -> _Steady | None:
+    def _leave(self) -> None:
         steady, self._steady = self._steady, None
         if steady is not None:
             for request_id in steady.ids:
-                self._requests[request_id].num_output_tokens += steady.num_steps
-        return steady
+                if request_id in self._requests:
+                    self._requests[request_id].num_output_tokens += steady.num_steps
 
     def _add(self, new: Any) -> None:
         params = new.sampling_params

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
+from harness.engine.expert_tally import ExpertTally
 from harness.engine.import_hook import Wrapper
 from harness.engine.ledger_file import LedgerFile
 from harness.engine.perturb import Perturber
-from harness.engine.step_book import ScheduledRequest, StepBook
+from harness.engine.step_book import ScheduledRequest, Steady, StepBook
+from harness.engine.step_profile import StepProfile, make_cuda_profiler
 from harness.engine.trace_settings import DecisionTarget
 
 FAULTS = (AttributeError, KeyError, IndexError, TypeError, ValueError, OSError, AssertionError)
@@ -32,6 +34,8 @@ class StepRecorder:
         self._file = file
         self.book = StepBook()
         self.perturber = Perturber()
+        self.experts = ExpertTally()
+        self.profile = StepProfile(make_cuda_profiler)
         self.num_steps = 0
         self.ran: dict[str, int] = {}
         self.decisions: list[dict[str, Any]] = []
@@ -42,7 +46,8 @@ class StepRecorder:
         self._before_capture: tuple[dict[str, int], int] = ({}, 0)
         self._captured: dict[Hashable, tuple[dict[str, int], list[dict[str, Any]]]] = {}
         self._scheduled: tuple[ScheduledRequest, ...] = ()
-        self._goes_on = False
+        self._steady: Steady | None = None
+        """The batch, where the present step goes on as the one before."""
         self._num_draft_tokens = 0
         self._started_ns = 0
         self._duration_ns = 0
@@ -161,51 +166,50 @@ class StepRecorder:
 
     def _begin(self, scheduler_output: Any) -> None:
         self.reset()
+        self.experts.begin_step()
         self._duration_ns = 0
-        self._scheduled, self._goes_on, self._num_draft_tokens = (), False, 0
+        self._scheduled, self._steady, self._num_draft_tokens = (), None, 0
         self._started_ns = time.monotonic_ns()
-        self._goes_on = self.book.goes_on(scheduler_output)
-        if not self._goes_on:
+        self._steady = self.book.goes_on(scheduler_output)
+        self.profile.begin_step(goes_on=self._steady is not None)
+        if self._steady is None:
             self._scheduled = self.book.schedule(scheduler_output)
             self._num_draft_tokens = sum(request.num_draft_tokens for request in self._scheduled)
 
     def _end(self, result: Any) -> None:
-        # An output that is still to be fetched may have fields of the same names, without their final contents.
-        is_late = hasattr(result, "get_output")
-        if self._goes_on:
-            self._goes_on = False
-            if not is_late and (num_reqs := self.book.went_on(result)):
-                self._file.write("row", **self._next_row(num_reqs), goes_on=True)
-                return
-            self._scheduled = self.book.spelt()
-        if not self._scheduled:
+        scheduled, steady = self._scheduled, self._steady
+        self._scheduled, self._steady = (), None
+        if not scheduled and steady is None:
             return
-        scheduled, self._scheduled = self._scheduled, ()
-        row = self._next_row(len(scheduled))
-        if is_late:
-            self._write_row_later(row, scheduled, result)
-        else:
-            self.book.settle(scheduled, self._write_row(row, scheduled, result))
-
-    def _next_row(self, num_reqs: int) -> dict[str, Any]:
-        """What is known of the step beside its requests."""
         row = {
             "step": self.num_steps,
             "started_ns": self._started_ns,
             "duration_ns": self._duration_ns,
-            "num_reqs": num_reqs,
+            "num_reqs": len(steady.ids if steady is not None else scheduled),
             "decisions": self.decisions,
             "ran": dict(self.ran),
             "num_draft_tokens": self._num_draft_tokens,
             "graph_replayed": self._was_replayed,
         }
         self.num_steps += 1
-        return row
+        # An output that is still to be fetched may have fields of the same names, without their final contents.
+        if hasattr(result, "get_output"):
+            self._write_row_later(row, scheduled, steady, result)
+        else:
+            self._write_row(row, scheduled, steady, result)
 
     def _write_row(
-        self, row: dict[str, Any], scheduled: tuple[ScheduledRequest, ...], output: Any
-    ) -> list[int]:
-        """Writes a row request by request, and gives the tokens that each was handed."""
+        self,
+        row: dict[str, Any],
+        scheduled: tuple[ScheduledRequest, ...],
+        steady: Steady | None,
+        output: Any,
+    ) -> None:
+        if steady is not None:
+            if self.book.went_on(steady, output):
+                self._file.write("row", **row, goes_on=True)
+                return
+            scheduled = self.book.spelt(steady)
         sampled = output.sampled_token_ids
         requests, emitted = [], []
         for request in scheduled:
@@ -223,22 +227,26 @@ class StepRecorder:
                 }
             )
         self._file.write("row", **row, requests=requests)
-        return emitted
+        self.book.settle(scheduled, emitted)
 
     def _write_row_later(
-        self, row: dict[str, Any], scheduled: tuple[ScheduledRequest, ...], result: Any
+        self,
+        row: dict[str, Any],
+        scheduled: tuple[ScheduledRequest, ...],
+        steady: Steady | None,
+        result: Any,
     ) -> None:
         """Under asynchronous scheduling the sampled tokens are known once the engine fetches the output."""
         fetch = result.get_output
 
         def get_output() -> Any:
             output = fetch()
-            self.guard("a late row", self._write_row, row, scheduled, output)
+            self.guard("a late row", self._write_row, row, scheduled, steady, output)
             return output
 
         result.get_output = get_output
 
-    def guard(self, where: str, action: Callable[..., object], *args: Any) -> None:
+    def guard(self, where: str, action: Callable[..., None], *args: Any) -> None:
         """Runs a part of the tracer; what it fails at becomes an error record."""
         try:
             action(*args)

@@ -37,6 +37,8 @@ class TraceSettings:
     """Functions whose calls are counted, `module:function` or `module:Class.method`."""
     coverage_globs: tuple[str, ...] = ()
     """Files below `import_path` whose lines are recorded; none switches coverage off."""
+    routers: tuple[str, ...] = ()
+    """Functions whose results say which experts tokens go to; what is not found is counted nowhere."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -61,6 +63,7 @@ def read_settings(path: Path) -> TraceSettings:
         decisions=tuple(DecisionTarget(**d) for d in _items(raw["decisions"]) if isinstance(d, dict)),
         code_targets=_strings(raw["code_targets"]),
         coverage_globs=_strings(raw["coverage_globs"]),
+        routers=_strings(raw["routers"]),
     )
 
 

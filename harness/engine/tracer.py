@@ -83,9 +83,10 @@ class Tracer:
             self._write_proof()
 
     def target_missing(self, target: str, reason: str) -> None:
-        """Notes a target that could not be wrapped."""
-        self._missing[target] = reason
-        self._write_proof()
+        """Notes a target that could not be wrapped; a router that is not there counts nothing, which shows."""
+        if target not in self.settings.routers:
+            self._missing[target] = reason
+            self._write_proof()
 
     def runner_wrapper(self, function: Callable[..., Any], target: str) -> Callable[..., Any]:
         """One of the model runner's functions, with the tracer's part around it."""
@@ -184,6 +185,7 @@ def install(settings: TraceSettings) -> Tracer:
     wrappers: list[tuple[str, Wrapper]] = [
         *((target, tracer.steps.count_wrapper) for target in settings.code_targets),
         *((point.target, tracer.steps.decision_wrapper(point)) for point in settings.decisions),
+        *((target, tracer.steps.experts.wrapper) for target in settings.routers),
         (marker.CODE_TARGET, tracer.steps.count_wrapper),
         (marker.DECISION_TARGET, tracer.steps.decision_wrapper(_MARKER)),
     ]

@@ -43,6 +43,22 @@ class FasttrackWorkerExtension:
         perturber.switch(float(amplitude), int(seed), targets)
         return {"num_perturbed_calls": num_calls}
 
+    def fasttrack_experts(self, word: str) -> dict[str, Any]:
+        """Counts from "start" on which experts tokens go to, and gives the counts at "stop"."""
+        tally = _tracer().steps.experts
+        if word == "stop":
+            return tally.stop()
+        tally.start()
+        return {}
+
+    def fasttrack_profile(self, word: str) -> dict[str, Any]:
+        """Profiles the decode steps that come after "start", and gives what the GPU did in them at "stop"."""
+        profile = _tracer().steps.profile
+        if word == "stop":
+            return profile.result()
+        profile.arm()
+        return {}
+
     def fasttrack_hold(self, folder: str) -> dict[str, Any]:
         """Keeps the engine from its next step until the client says so in `folder` (`harness.engine.hold`)."""
         begun, ended = Path(folder, HOLD_BEGUN), Path(folder, HOLD_ENDED)

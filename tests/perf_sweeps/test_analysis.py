@@ -11,7 +11,7 @@ import pytest
 
 from harness.model.words import Arm, Outcome, Verdict
 from perf_sweeps.analysis import Margins
-from perf_sweeps.block import Failure, MachineState, OpenLoopCheck, Visit
+from perf_sweeps.block import ExpertCounts, Failure, MachineState, OpenLoopCheck, StepKernels, Visit
 from perf_sweeps.cell import Axes, Cell, Engine, Workload
 from perf_sweeps.simulated import Simulation
 from tests.perf_sweeps.sweeps import (
@@ -327,3 +327,24 @@ _BLOCKS = simulate(SEVEN)
 def _seven() -> list[Any]:
     assert all(b.code_digest == CODE for b in _BLOCKS)
     return _BLOCKS
+
+
+def seen(visit: Visit) -> dict[str, Any]:
+    experts = ExpertCounts(layers=((4, 0, 4, 0), (8,)))
+    kernels = StepKernels(num_steps=3, busy_us=50.0, num_kernels=20.0)
+    return {"experts": experts, "kernels": kernels} if visit.arm is Arm.CANDIDATE else {}
+
+
+def test_what_was_seen_outside_the_timed_visits_is_told_whatever_becomes_of_the_times() -> None:
+    disturbed = with_visits(GOOD[0], lambda _: {"machine": MachineState(foreign_cpu_share=0.9)})
+    for blocks in ([with_visits(disturbed, seen), *GOOD[1:]], [with_visits(disturbed, seen)]):
+        result = judge_one(PLAN, blocks)
+        assert result.kernels == {"candidate_num_kernels": 20.0, "candidate_busy_us": 50.0}
+        assert result.experts["candidate_used"] == pytest.approx((2 / 4 + 1 / 4) / 2)
+        assert result.experts["candidate_effective"] == pytest.approx((2 + 1) / 2)
+        assert result.experts["candidate_busiest"] == pytest.approx((0.5 + 1) / 2)
+
+
+def test_experts_that_were_not_counted_have_no_spread() -> None:
+    none = [with_visits(GOOD[0], lambda _: {"experts": ExpertCounts(layers=((0, 0), ()))}), *GOOD[1:]]
+    assert judge_one(PLAN, none).experts == judge_one(PLAN, GOOD).experts == {}

@@ -22,6 +22,8 @@ def cell(**changed: Any) -> dict[str, Any]:
         "interactivity_tok_s": {},
         "acceptance_length": None,
         "gpu": {},
+        "experts": {},
+        "kernels": {},
         "hardware": "a CPU",
         "notes": [],
     } | changed

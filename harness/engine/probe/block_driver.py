@@ -22,6 +22,7 @@ from typing import Any, TextIO
 from harness.engine.probe.drawn_weights import describe_weights, offer_weights
 from harness.engine.probe.engine_start import inspect_models_here, start_engine
 from harness.engine.tracer import Tracer, active
+from harness.engine.worker_extension import FasttrackWorkerExtension
 
 
 class BlockEngine:
@@ -39,6 +40,8 @@ class BlockEngine:
                 return
             if command["do"] == "tokenize":
                 self._say(tokens=self._tokenize(command["text"]))
+            elif command["do"] == "rpc":
+                self._say(answer=getattr(FasttrackWorkerExtension(), command["method"])(*command["args"]))
             elif command["do"] == "forget":
                 self._say(forgot=self._forget())
             else:

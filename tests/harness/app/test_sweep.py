@@ -136,6 +136,7 @@ def test_a_plan_names_the_cells_that_the_manifest_does_not_allow(
         (("--tier", "gpu", "--preset", "overhead"), "Not on this machine: the gpu tier needs one CUDA GPU"),
         (("--tier", "gpu", "--preset", "cpu-agents"), "need an API server"),
         (("--tier", "gpu", "--load", "vllm-bench"), "need an API server"),
+        (("--kernels",), "the arms of the cpu tier have none"),
         (("--tier", "gpu", "--preset", "k3-article-agents"), "at most 10240"),
     ],
 )

@@ -164,3 +164,19 @@ def test_an_arm_on_a_gpu_that_breaks_is_a_failure_of_the_engine(
 ) -> None:
     (failure,) = measured(tmp_path, monkeypatch, candidate=behaviour)
     assert isinstance(failure, Failure) and failure.cause == "engine" and "candidate" in failure.message
+
+
+@pytest.mark.parametrize("is_overhead", [False, True])
+def test_routing_functions_are_told_to_the_tracers_of_the_arms(tmp_path: Path, *, is_overhead: bool) -> None:
+    about = {
+        "folder": tmp_path,
+        "passages": (),
+        "seed": 0,
+        "is_overhead": is_overhead,
+        "routers": ("m:route",),
+    }
+    for spec in (
+        CpuArms(manifest=MANIFEST, **about).spec(Engine(), Arm.CANDIDATE, tmp_path),
+        GpuArms(manifest=GPU_MANIFEST, **about).server(Arm.CANDIDATE, tmp_path).spec,
+    ):
+        assert spec.trace_settings.routers == ("m:route",)

@@ -117,3 +117,13 @@ def test_what_could_be_reused_of_earlier_requests_is_forgotten(server: BlockServ
     block_of(server, 2)
     server.reset_prefix_cache()
     assert server.is_running
+
+
+def test_a_worker_is_asked_as_over_http_and_what_is_not_there_is_not_seen(server: BlockServer) -> None:
+    for method, nothing in (
+        ("fasttrack_experts", {"layers": [], "problem": ""}),
+        ("fasttrack_profile", {"num_steps": 0}),
+    ):
+        server.rpc(method, "start")
+        block_of(server, 2)
+        assert server.rpc(method, "stop") == (nothing,)

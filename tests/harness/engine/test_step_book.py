@@ -164,11 +164,15 @@ def outputs(*token_ids: list[int], ids: str = "ab") -> Any:
     )
 
 
+def goes_on(book: StepBook, num_computed: int, output: Any) -> bool:
+    steady = book.goes_on(next_step(num_computed))
+    return steady is not None and book.went_on(steady, output)
+
+
 def test_a_step_goes_on_from_the_one_before_for_as_long_as_nothing_changes() -> None:
     book = settled()
     for num_computed in range(6, 20):
-        assert book.goes_on(next_step(num_computed))
-        assert book.went_on(outputs([1], [2])) == 2
+        assert goes_on(book, num_computed, outputs([1], [2]))
     assert not book.goes_on(next_step(19))
 
 
@@ -218,8 +222,9 @@ def test_no_step_goes_on_from_a_prefill_drafts_or_a_step_that_handed_out_other_t
 )
 def test_a_step_that_handed_out_something_else_is_spelt_out_after_all(output: Any) -> None:
     book = settled()
-    assert book.goes_on(next_step()) and book.went_on(output) == 0
-    assert [tuple(r) for r in book.spelt()] == [("a", 1, 0, 6, 0), ("b", 1, 0, 6, 0)]
+    steady = book.goes_on(next_step())
+    assert steady is not None and not book.went_on(steady, output)
+    assert [tuple(r) for r in book.spelt(steady)] == [("a", 1, 0, 6, 0), ("b", 1, 0, 6, 0)]
     assert not book.goes_on(next_step())
 
 
@@ -228,6 +233,27 @@ def test_tokens_of_steps_that_went_on_count_towards_the_limit(num_steps: int) ->
     """Two were handed out before, seven are allowed: what is left of a row of drafts is what reaches the client."""
     book = settled(max_tokens=7)
     for num_computed in range(6, 6 + num_steps):
-        assert book.goes_on(next_step(num_computed)) and book.went_on(outputs([1], [1]))
+        assert goes_on(book, num_computed, outputs([1], [1]))
     book.schedule(next_step(6 + num_steps, tokens={"a": 9, "b": 1}))
     assert book.emit("a", [1] * 9) == max(1, 5 - num_steps)
+
+
+def test_a_step_whose_output_comes_after_another_step_began_is_spelt_out() -> None:
+    book = settled()
+    steady = book.goes_on(next_step(6))
+    assert steady is not None
+    book.schedule(next_step(7))
+    assert not book.went_on(steady, outputs([1], [1]))
+    assert [r.num_computed_tokens for r in book.spelt(steady)] == [6, 6]
+
+
+def test_no_step_goes_on_from_one_that_another_was_written_after() -> None:
+    """Asynchronously: the prefill of another request began before the outputs of a decode step came, and is written."""
+    book = StepBook()
+    book.schedule(step(add=[new("a", 5), new("c", 9)], tokens={"a": 5, "c": 4}))
+    decode = book.schedule(step(go_on={"a": (5, 1)}, tokens={"a": 1}))
+    prefill = book.schedule(step(go_on={"c": (4, 0)}, tokens={"c": 5}))
+    book.settle(decode, [1])
+    assert book.goes_on(step(go_on={"a": (6, 2)}, tokens={"a": 1}))
+    book.settle(prefill, [1])
+    assert not book.goes_on(step(go_on={"a": (6, 2)}, tokens={"a": 1}))

@@ -403,17 +403,32 @@ def decoding(ids: Sequence[str], num_computed: int, output: Any = None) -> Any:
     return fresh
 
 
+def fetched(output: Any) -> Any:
+    """An output as vLLM's second model runner returns it: its tokens are known once it is asked for them."""
+    return SimpleNamespace(sampled_token_ids=None, req_id_to_index={}, get_output=lambda: output)
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "fetched"])
 def test_steps_that_go_on_are_written_short_and_read_as_if_they_were_not(
-    install: Callable[..., Tracer], spec: ArmSpec
+    install: Callable[..., Tracer], spec: ArmSpec, *, is_late: bool
 ) -> None:
     install()
     served = runner()
-    serve(served, scheduled("a", "b"))
+
+    def step(output: Any) -> None:
+        if is_late:
+            output.output = fetched(output.output)
+        served.execute_model(output)
+        result = served.sample_tokens(None)
+        if is_late:
+            result.get_output()
+
+    step(scheduled("a", "b"))
     for num_computed in (2, 3, 4):
-        serve(served, decoding("ab", num_computed))
+        step(decoding("ab", num_computed))
     short = SimpleNamespace(sampled_token_ids=[[5], []], req_id_to_index={"a": 0, "b": 1})
-    serve(served, decoding("ab", 5, output=short))
-    serve(served, decoding("a", 6))
+    step(decoding("ab", 5, output=short))
+    step(decoding("a", 6))
     reading = read(spec)
     (path,) = spec.ledger_dir.glob("*.jsonl")
     written = [json.loads(line) for line in path.read_text().splitlines()]
@@ -433,3 +448,23 @@ def test_steps_that_go_on_are_written_short_and_read_as_if_they_were_not(
         [("a", 6, 1)],
     ]
     assert all(row.decisions and row.ran for row in reading.rows)
+
+
+def test_steps_that_begin_before_the_one_before_is_fetched_are_written_in_full(
+    install: Callable[..., Tracer], spec: ArmSpec
+) -> None:
+    install()
+    served = runner()
+    serve(served, scheduled("a", "b"))
+    waiting: list[Any] = []
+    for num_computed in range(2, 8):
+        served.execute_model(decoding("ab", num_computed, output=fetched(sampled("a", "b"))))
+        waiting.append(served.sample_tokens(None))
+        if len(waiting) > 1:
+            waiting.pop(0).get_output()
+    waiting.pop().get_output()
+    reading = read(spec)
+    assert reading.problems == ()
+    assert [[r.num_computed_tokens for r in row.requests] for row in reading.rows[1:]] == [
+        [n, n] for n in range(2, 8)
+    ]
