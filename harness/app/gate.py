@@ -8,7 +8,7 @@ names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from harness.app.gate_view import write_gate_folder
 from harness.app.judging import decide, render_report
 from harness.app.misfits import find_misfits
 from harness.app.own_reading import OwnReading, read_commits
+from harness.app.reaching import StaticQuestion
 from harness.app.ruling import Judged, Ruling
 from harness.app.trust import Part, level_of, rule_trust, say_signers, say_trust
 from harness.app.validate import Question, read_question, static_question
@@ -42,16 +43,18 @@ from reports.shown import visible
 _WORST_FIRST = (Verdict.REJECT, Verdict.UNDECIDED, Verdict.ADMIT)
 
 
-def gate(options: GateOptions) -> CommandResult:
-    """The ruling as text or JSON; `out` gets the report that shows it."""
-    ruling = rule(options)
+def gate(
+    options: GateOptions, *, read: Callable[[StaticQuestion], OwnReading] = read_commits
+) -> CommandResult:
+    """The ruling as text or JSON; `out` gets the report that shows it. `read` gives what git's objects say."""
+    ruling = rule(options, read=read)
     if options.out is not None:
         write_gate_folder(ruling, options.out)
     text = render_gate_json(ruling) if options.output.format == "json" else ruling.text
     return CommandResult(text=text, exit_code=ruling.code)
 
 
-def rule(options: GateOptions) -> Ruling:
+def rule(options: GateOptions, *, read: Callable[[StaticQuestion], OwnReading] = read_commits) -> Ruling:
     """Decides; one bundle that does not fit leaves nothing to decide on.
 
     Raises:
@@ -77,7 +80,7 @@ def rule(options: GateOptions) -> Ruling:
     waivers, bad_waivers = _read_waivers(options.waivers)
     ruled = None
     if not problems:
-        ruled = _rule(parts, terms, read_commits(static_question(terms)), waivers, now.date())
+        ruled = _rule(parts, terms, read(static_question(terms)), waivers, now.date())
     problems += [(name, difference_finding(difference)) for name, difference in bad_waivers]
     if ruled is not None and not problems:
         return ruled

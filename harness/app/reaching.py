@@ -99,12 +99,11 @@ def collect_surface(
         for p, c in documents.items()
         if rules.classify(p).path_class in (PathClass.DOCS, PathClass.OWNED)
     }
-    tests = SourceTree(repository.contents(head, lambda p: rules.is_a(p, PathClass.TEST)))
     surface = read_surface(
         SurfaceFiles(
             code=program,
             before=read_program(SourceTree(files.before), files.before, owned=files.before),
-            tests=read_program(tests, tests.files, owned=()),
+            tests=repository.contents(head, lambda p: rules.is_a(p, PathClass.TEST)),
             documents=own,
             other_documents={path: content for path, content in documents.items() if path not in own},
         ),

@@ -10,6 +10,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+_WITH_TEXT = (str, tuple, dict)
+
 
 class Record(BaseModel):
     """Immutable, strict about unknown keys, free of NaN, infinity and text without UTF-8 once serialised."""
@@ -22,7 +24,7 @@ class Record(BaseModel):
     def _escape_lone_surrogates(self) -> Self:
         """Python literals and JSON can hold half a surrogate pair, which no UTF-8 file can: it becomes `\\udcNN`."""
         for name, value in self.__dict__.items():
-            if isinstance(value, (str, tuple, dict)) and (plain := encodable(value)) is not value:
+            if isinstance(value, _WITH_TEXT) and (plain := encodable(value)) is not value:
                 self.__dict__[name] = plain
         return self
 
@@ -42,6 +44,9 @@ def encodable(value: Any) -> Any:
         escaped = value.encode("utf-8", errors="backslashreplace").decode()
         return value if escaped == value else escaped
     if type(value) is tuple:
+        # Thousands of numbers are looked at by their few types.
+        if not any(issubclass(kind, _WITH_TEXT) for kind in set(map(type, value))):
+            return value
         parts = tuple(map(encodable, value))
         return value if all(map(operator.is_, parts, value)) else parts
     if type(value) is dict:

@@ -19,6 +19,7 @@ from harness.app.recorder import Progress
 from harness.app.selftest.catalogue import Case
 from harness.app.selftest.judging import answer, not_run_at, parts_to_ask, result_of
 from harness.app.selftest.kept import (
+    MEASURED,
     SLOW,
     TIMED,
     KeptArms,
@@ -169,7 +170,7 @@ class CaseRuns:
         not_run_before = frozenset() if kept is None else not_run_at(kept.judgement, Tier.STATIC)
         return [result_of(case, judgement, seconds, not_run_before=not_run_before) for case in cases]
 
-    def _collect_timed(self, run: CpuRun, sizes: CpuSizes = TIMED) -> None:
+    def _collect_timed(self, run: CpuRun, sizes: CpuSizes = MEASURED) -> None:
         """All arms, with few requests and all timed cells; nothing runs beside those."""
         collect_cpu_tier(replace(run, sizes=sizes, while_timed=self._machine.alone))
 

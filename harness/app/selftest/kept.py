@@ -33,15 +33,17 @@ SIZES = CpuSizes(
     num_structured_prompts=12,
     num_full_context_prompts=3,
     num_feature_prompts=8,
-    num_mrcr_rows=2,
-    num_aime_rows=2,
-    num_aime_samples=1,
-    num_control_requests=1,
+    num_mrcr_rows=0,
+    num_aime_rows=0,
     with_probes=False,
     timing_pairs=0,
 )
-"""Enough to show a fault, and that a twin has none where a fault's expected checks look; none looks at evaluations."""
-TIMED = replace(SIZES, num_greedy_prompts=64, num_sampling_prompts=1, num_feature_prompts=0, timing_pairs=8)
+"""Enough to show a fault, and that a twin has none where a fault's expected checks look; none looks at evaluations,
+which a few rows would not decide."""
+TIMED = replace(SIZES, num_sampling_prompts=1, num_feature_prompts=0, timing_pairs=8)
+"""For a clean change beside the timed cells."""
+MEASURED = replace(TIMED, num_greedy_prompts=64)
+"""For a bundle that is tampered with: COR002 is to be decided before."""
 SLOW = replace(TIMED, num_greedy_prompts=8, num_forced_prompts=4, num_structured_prompts=1)
 """For a fault that the timed cells alone are to show."""
 

@@ -33,9 +33,10 @@ def reseal(
     manifest_text, policy_text = manifest(bundle.manifest_text), policy(bundle.policy_text)
     about = change(bundle.change) if change else bundle.change
     store = EvidenceStore(folder, replace=True)
+    as_read = set(map(id, bundle.records))
     for record in records(bundle.records):
-        # A record that was copied keeps the id of what it was copied from; one that is read anew has its own.
-        store.add(type(record).model_validate(record.model_dump()))
+        # What a program made is read anew, as a bundle's reader does, and so has an id of its own.
+        store.add(record if id(record) in as_read else type(record).model_validate(record.model_dump()))
     decided = decide(manifest_text, policy_text, about, store.records)
     seal(
         folder,

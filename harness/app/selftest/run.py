@@ -31,7 +31,7 @@ from harness.model.selftest import CaseResult, CaseVerdict, Stage
 from harness.model.words import ExitCode
 from harness.options import CommandResult, SelftestOptions
 
-_SHARED = (Stage.PROBE, Stage.ARM, Stage.TIMING, Stage.GPU)
+_SHARED = (Stage.TESTS, Stage.PROBE, Stage.ARM, Stage.TIMING, Stage.GPU)
 """Stages whose twins are brought together where their patches can be merged."""
 
 
@@ -155,7 +155,7 @@ class Selftest:
             waiting[:] = [other for other in waiting if other.needs is not task.makes]
 
     def _group(self, cases: Sequence[Case]) -> list[list[Case]]:
-        """A fault is alone, since one could hide another; clean twins that take an engine share it."""
+        """A fault is alone, since one could hide another; clean twins that take an engine, or run tests, share that."""
         shared = [c for c in cases if c.is_twin and c.fault.stage in _SHARED and c.base is None]
         groups = [[c] for c in cases if c not in shared]
         for stage in _SHARED:

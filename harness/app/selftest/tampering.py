@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 from harness.app.cpu_tier import CpuRun
 from harness.app.gate import gate
+from harness.app.own_reading import OwnReading, read_commits
+from harness.app.reaching import StaticQuestion
 from harness.app.selftest.catalogue import CATALOGUE, Case
 from harness.app.selftest.judging import answer, judge_reasons
 from harness.app.selftest.workplace import Workplace
@@ -95,8 +99,34 @@ class Tampering:
             policy=None,
             output=OutputOptions(format="json"),
         )
-        findings = json.loads(gate(options).text)["findings"]
+        read = partial(_read_once, _digest_of_git(repo))
+        findings = json.loads(gate(options, read=read).text)["findings"]
         return [_name_of(f) for f in findings if not Outcome(f["outcome"]).lets_through]
+
+
+_readings: dict[tuple[object, ...], OwnReading] = {}
+
+
+def _read_once(git: str, question: StaticQuestion) -> OwnReading:
+    """What the gate reads of the commits, once a process where nobody has touched what git holds."""
+    change, manifest, policy = question.change, question.manifest, question.policy
+    files = question.changed.files
+    key = (git, *(value.model_dump_json() for value in (change, manifest, policy, *files)))
+    if key not in _readings:
+        _readings[key] = read_commits(question)
+    return _readings[key]
+
+
+def _digest_of_git(repo: Path) -> str:
+    """Of all from which git's objects and names of this repository come, but for what it borrows."""
+    found = hashlib.sha256()
+    folder = repo / ".git"
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        # The index says what is in the working tree, which the gate does not read; git writes it when it looks.
+        if path != folder / "index":
+            name, content = path.relative_to(folder).as_posix().encode(), path.read_bytes()
+            found.update(b"%d %s %d " % (len(name), name, len(content)) + content)
+    return found.hexdigest()
 
 
 def _name_of(finding: Mapping[str, str]) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
-from harness.facts.python_effects.program import Program
+from harness.facts.python_effects.program import Program, read_program
 from harness.facts.python_source.off_path.switch import identifier_of
+from harness.facts.python_source.tree import SourceTree
 from harness.facts.surface.absent import SwitchReader
 from harness.facts.surface.documents import document_uses
 from harness.facts.surface.settings import SettingReader, attribute_reads
@@ -26,7 +28,8 @@ class SurfaceFiles:
     """Owned files and hooks at the head."""
     before: Program
     """The hooks at the merge base: what they read already is not the change's."""
-    tests: Program
+    tests: Mapping[str, bytes]
+    """Python files, by repository path."""
     documents: Mapping[str, bytes]
     """The change's own, by repository path."""
     other_documents: Mapping[str, bytes] = field(default_factory=dict)
@@ -52,7 +55,7 @@ def read_surface(files: SurfaceFiles, switch: SwitchSection, *, commands: Collec
     reader = SettingReader(files.code)
     former = {(use.kind, use.name, use.path) for use in SettingReader(files.before).uses()}
     code = [use for use in reader.uses() if (use.kind, use.name, use.path) not in former]
-    tests = [use for use in SettingReader(files.tests, commands).uses() if use.role == "sets"]
+    tests = set_by_tests(frozenset(files.tests.items()), frozenset(commands))
     names = {(use.kind, use.name) for use in code}
     attributes, reads_whole = attribute_reads(files.code.modules)
     fields = {use.name for use in code if use.kind is SettingKind.FIELD}
@@ -73,6 +76,14 @@ def read_surface(files: SurfaceFiles, switch: SwitchSection, *, commands: Collec
         fields_read=tuple(sorted(f for f in fields if f.rpartition(".")[2] in attributes)),
         fields_are_read_whole=reads_whole,
     )
+
+
+@lru_cache(maxsize=2)
+def set_by_tests(files: frozenset[tuple[str, bytes]], commands: frozenset[str]) -> tuple[SettingUse, ...]:
+    """The settings that tests set; a process that judges many changes seldom meets other tests."""
+    tree = SourceTree(dict(files))
+    reader = SettingReader(read_program(tree, tree.files, owned=()), commands)
+    return tuple(use for use in reader.uses() if use.role == "sets")
 
 
 def looked_up(surface: Surface) -> set[str]:

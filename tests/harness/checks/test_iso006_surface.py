@@ -10,7 +10,7 @@ from harness.checks.isolation.iso006_surface import Surface
 from harness.facts.python_effects.names import search_names
 from harness.facts.python_effects.program import Program, read_program
 from harness.facts.python_source.tree import SourceTree
-from harness.facts.surface.read import SurfaceFiles, looked_up, read_surface
+from harness.facts.surface.read import SurfaceFiles, looked_up, read_surface, set_by_tests
 from harness.model.change import Change
 from harness.model.check import CheckContext
 from harness.model.evidence import SurfaceEvidence, evidence_set
@@ -38,7 +38,7 @@ def run(
     files = SurfaceFiles(
         code=program("own/code.py", case.code),
         before=program("own/code.py", before),
-        tests=program("tests/test_own.py", case.test),
+        tests={"tests/test_own.py": case.test.encode()} if case.test else {},
         documents={"docs/own.md": case.document.encode()},
     )
     surface = read_surface(files, switch, commands=("vllm", "own"))
@@ -157,3 +157,13 @@ READ_OLD = 'import os\nX = os.environ.get("OLD_SETTING_X")\n'
 def test_without_a_record_nothing_is_judged() -> None:
     (finding,) = findings_of()
     assert finding.outcome is Outcome.NOT_RUN
+
+
+def test_other_tests_or_commands_are_read_anew() -> None:
+    def sets(text: str, command: str) -> list[str]:
+        files = frozenset({("tests/test_own.py", text.encode())})
+        return [use.name for use in set_by_tests(files, frozenset({command}))]
+
+    text = 'import os, subprocess\nos.environ["OWN_A"] = "1"\nsubprocess.run(["own", "--b", "1"])\n'
+    assert sets(text, "own") == sets(text, "own") and "OWN_A" in sets(text, "own")
+    assert sets(text.replace("OWN_A", "OWN_B"), "own") != sets(text, "own") != sets(text, "other")

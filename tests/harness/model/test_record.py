@@ -38,3 +38,12 @@ def test_every_text_of_python_becomes_json_that_reads_back_as_the_same_record(on
 def test_half_a_surrogate_pair_is_written_as_its_escape_and_other_text_as_it_is() -> None:
     written = json.loads(render_canonical_json(Held(name="\udc80ö", table={"\ud800": "\U0001f600"})))
     assert (written["name"], written["table"]) == ("\\udc80ö", {"\\ud800": "\U0001f600"})
+
+
+class Nested(Record):
+    texts: tuple[int | str | tuple[str, ...], ...]
+
+
+@pytest.mark.parametrize("half", [("\ud800",), (1, "\ud800"), (1, ("a", "\ud800")), (1, (), "\ud800")])
+def test_half_a_pair_is_found_beside_numbers_and_inside_other_tuples(half: tuple[object, ...]) -> None:
+    assert "\\\\ud800" in Nested(texts=half).model_dump_json()  # type: ignore[arg-type]
