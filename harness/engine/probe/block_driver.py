@@ -76,6 +76,8 @@ class BlockEngine:
                     begun.append(request["id"])
                 except ValueError as error:
                     refused[request["id"]] = f"{type(error).__name__}: {error}"[:2000]
+            if not engine.has_unfinished_requests():
+                break
             if begun and len(begun) < len(counts):
                 self._say(begun=begun, tokens={})
             tokens = {o.request_id: list(o.outputs[0].token_ids) for o in engine.step()}

@@ -20,11 +20,19 @@ class MadeEngine:
         self.left: dict[str, int] = {}
         self.batches: list[int] = []
         self.model_config = SimpleNamespace(get_vocab_size=lambda: 1000)
+        self.vllm_config = SimpleNamespace(cache_config=SimpleNamespace(enable_prefix_caching=True))
 
     def has_unfinished_requests(self) -> bool:
         return bool(self.left)
 
+    def get_num_unfinished_requests(self) -> int:
+        return len(self.left)
+
+    def reset_prefix_cache(self) -> bool:
+        return not self.left
+
     def step(self) -> list[Any]:
+        assert self.left, "nothing is to be computed"
         self.batches.append(len(self.left))
         names = list(self.left)
         self.left = {name: count - 1 for name, count in self.left.items() if count > 1}
@@ -51,9 +59,13 @@ def request(name: str, num_prompt: int = 2, max_tokens: int = 3) -> dict[str, An
     return {"id": name, "prompt": [1] * num_prompt, "max_tokens": max_tokens}
 
 
+def serve(*requests: Mapping[str, Any], concurrency: int = 2) -> dict[str, Any]:
+    return {"do": "serve", "concurrency": concurrency, "requests": requests}
+
+
 def test_a_block_starts_together_and_every_step_is_told_by_itself() -> None:
     engine = MadeEngine()
-    told = answers_to({"do": "serve", "requests": [request("a"), request("b")]}, engine=engine)
+    told = answers_to(serve(request("a"), request("b")), engine=engine)
     assert engine.batches == [2, 2, 2]
     assert told == [
         *[{"tokens": {"a": [7], "b": [7]}}] * 3,
@@ -62,8 +74,34 @@ def test_a_block_starts_together_and_every_step_is_told_by_itself() -> None:
 
 
 def test_a_refused_request_is_told_with_its_reason_and_the_others_are_served() -> None:
-    told = answers_to({"do": "serve", "requests": [request("a"), request("b", num_prompt=5)]})
+    told = answers_to(serve(request("a"), request("b", num_prompt=5)))
     assert told[-1] == {"counts": {"a": 3}, "refused": {"b": "ValueError: too long"}}
+
+
+def test_the_rest_waits_until_one_ends_and_each_that_waited_is_told_when_it_begins() -> None:
+    engine = MadeEngine()
+    asked = [request("a", max_tokens=1), request("b"), request("c", num_prompt=5), request("d"), request("e")]
+    told = answers_to(serve(*asked), engine=engine)
+    assert engine.batches == [2, 2, 2, 2, 1, 1]
+    assert [line["begun"] for line in told if "begun" in line] == [["d"], ["e"]]
+    assert told[-1]["counts"] == {"a": 1, "b": 3, "d": 3, "e": 3} and list(told[-1]["refused"]) == ["c"]
+
+
+def test_a_block_of_which_all_is_refused_computes_nothing() -> None:
+    told = answers_to(serve(request("a", num_prompt=5), request("b", num_prompt=5)))
+    assert told == [{"counts": {}, "refused": dict.fromkeys("ab", "ValueError: too long")}]
+
+
+@pytest.mark.parametrize(
+    ("keeps", "is_idle", "forgot"), [(True, True, True), (True, False, False), (False, False, True)]
+)
+def test_what_is_kept_of_earlier_requests_is_forgotten_or_the_answer_says_no(
+    keeps: bool, is_idle: bool, forgot: bool
+) -> None:
+    engine = MadeEngine()
+    engine.vllm_config.cache_config.enable_prefix_caching = keeps
+    engine.left = {} if is_idle else {"a": 1}
+    assert answers_to({"do": "forget"}, engine=engine) == [{"forgot": forgot}]
 
 
 def test_nothing_is_obeyed_after_the_end() -> None:
