@@ -159,7 +159,9 @@ class LatentMoe:
         space, batch = self.space, len(x)
         found = front(x, self.w_front, buffer=space.front)
         ids, weights = space.ids[:batch], space.weights[:batch]
-        select_experts(found.logits, self.bias, ids=ids, weights=weights, ahead=tail_ahead(self.w_tail))
+        select_experts(
+            found.logits, self.bias, ids=ids, weights=weights, ahead=tail_ahead(self.w_tail, batch)
+        )
         combined = routed_experts(
             found.latent, ids, weights, self.experts, hidden=space.hidden[:batch], out=space.combined[:batch]
         )

@@ -191,8 +191,8 @@ class DownKernel:
             num_scales = self.shape.down_groups * TILE_ROWS
             if lane == 0:
                 codes, scales = self.expert_starts(starts, expert)
-                ops.bring_to_l2(codes + tile * num_codes, num_codes)
-                ops.bring_to_l2(scales + tile * num_scales, num_scales)
+                ops.bring_weights_to_l2(codes + tile * num_codes, num_codes)
+                ops.bring_weights_to_l2(scales + tile * num_scales, num_scales)
 
     def places(
         self, passes: Grouping, starts: tuple[Any, Any, Any], tile: Any, index: Any, lane: Any

@@ -172,6 +172,14 @@ def bring_to_l2(source: Any, num_bytes: int) -> None:
     inline_ptx(f"cp.async.bulk.prefetch.L2.global [{{$r0}}], {num_bytes};", read_only_args=[Int64(source)])
 
 
+def bring_weights_to_l2(source: Any, num_bytes: int) -> None:
+    """As `bring_to_l2`, for weights that are read once and soon: they give way first."""
+    inline_ptx(
+        f"cp.async.bulk.prefetch.L2.global.L2::cache_hint [{{$r0}}], {num_bytes}, {{$r1}};",
+        read_only_args=[Int64(source), Int64(device.EVICT_FIRST)],
+    )
+
+
 def commit_copies() -> None:
     """Makes a group of this thread's copies since the last one."""
     inline_ptx("cp.async.commit_group;")

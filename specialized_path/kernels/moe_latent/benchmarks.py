@@ -166,7 +166,7 @@ def _prepare_half(at: int, batch: int) -> PreparedCell:
 
     def half(w_front: Tensor, w_tail: Tensor) -> None:
         found = front(x, w_front, buffer=buffer)
-        select_experts(found.logits, bias, ids=ids, weights=weights, ahead=tail_ahead(w_tail))
+        select_experts(found.logits, bias, ids=ids, weights=weights, ahead=tail_ahead(w_tail, batch))
         routed_experts(found.latent, ids, weights, experts, hidden=hidden, out=combined)
         latent_norm(combined, w_norm, out=found.normed)
         project_tail(found.tail, w_tail, out=out)

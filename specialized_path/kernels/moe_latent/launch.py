@@ -9,7 +9,7 @@ from torch import Tensor
 
 from specialized_path.kernels.common.checks import require, require_batch, require_rows
 from specialized_path.kernels.moe_latent.geometry import (
-    AHEAD_BYTES,
+    AHEAD_MIB,
     FRONTS,
     HIDDEN,
     LATENT,
@@ -152,8 +152,9 @@ def select_experts(
     from specialized_path.kernels.common.host import current_stream, pointer
 
     addresses = [pointer(t) for t in (logits, correction_bias, ids, weights, ahead)]
-    ahead_ctas = 0 if ahead is None else torch.cuda.get_device_properties(logits.device).multi_processor_count
-    numbers = [Int32(n) for n in (rows, 0 if ahead is None else ahead.nbytes, ahead_ctas, use_pdl)]
+    ahead_bytes = 0 if ahead is None else ahead.nbytes
+    sms = torch.cuda.get_device_properties(logits.device).multi_processor_count
+    numbers = [Int32(n) for n in (rows, ahead_bytes, sms if ahead_bytes else 0, use_pdl)]
     selection_variant().run(*addresses, *numbers, current_stream(logits.device))
     return ids, weights
 
@@ -199,9 +200,10 @@ def pack_tail(w_up: Tensor, w_shared_down: Tensor) -> Tensor:
     return torch.cat([w_up, w_shared_down], dim=1)
 
 
-def tail_ahead(weight: Tensor) -> Tensor:
+def tail_ahead(weight: Tensor, num_tokens: int) -> Tensor:
     """The rows of a tail's weights, from the first on, that `select_experts` brings to L2."""
-    return weight[: AHEAD_BYTES // (2 * weight.shape[1])]
+    mib = next(mib for most, mib in AHEAD_MIB.items() if num_tokens <= most)
+    return weight[: (mib << 20) // (2 * weight.shape[1])]
 
 
 def project_tail(tail: Tensor, weight: Tensor, *, out: Tensor | None = None, use_pdl: bool = True) -> Tensor:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from specialized_path.kernels.moe_latent.geometry import FRONTS, HIDDEN, LATENT, NUM_EXPERTS
+from specialized_path.kernels.moe_latent.geometry import AHEAD_MIB, FRONTS, HIDDEN, LATENT, NUM_EXPERTS
 from specialized_path.kernels.moe_latent.launch import (
     front,
     front_buffer,
@@ -13,6 +13,7 @@ from specialized_path.kernels.moe_latent.launch import (
     pack_tail,
     project_tail,
     select_experts,
+    tail_ahead,
 )
 from specialized_path.kernels.moe_latent.variants import find_product, front_variants, tail_variants
 
@@ -68,6 +69,14 @@ def test_outputs_of_64_tokens_fill_a_buffer_and_do_not_overlap(shape):
 def test_a_packed_tail_has_what_multiplies_latents_in_front_of_what_multiplies_hidden_values():
     packed = pack_tail(torch.full((2, LATENT), -1.0), torch.full((2, 384), -2.0))
     assert packed[0].tolist() == [-1.0] * LATENT + [-2.0] * 384
+
+
+@pytest.mark.parametrize("shape", FRONTS, ids=lambda shape: shape.name)
+def test_what_comes_to_l2_are_first_rows_of_the_tails_weights_at_every_batch(shape):
+    weight = torch.empty(1, shape.tail_inputs, dtype=torch.bfloat16).expand(HIDDEN, -1)
+    sizes = [len(tail_ahead(weight, tokens)) * 2 * shape.tail_inputs for tokens in range(1, 65)]
+    assert all(0 <= size <= AHEAD_MIB[8 if at < 8 else 64] << 20 for at, size in enumerate(sizes))
+    assert max(AHEAD_MIB.values()) << 20 < 2 * HIDDEN * shape.tail_inputs
 
 
 def test_tensors_elsewhere_than_on_a_gpu_are_refused():

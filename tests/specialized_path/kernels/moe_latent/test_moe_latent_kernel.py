@@ -255,7 +255,7 @@ def test_the_whole_half_layer_has_the_same_bits_in_every_replay_and_without_earl
 
     def half_layer(x: Tensor, out: Tensor, use_pdl: bool) -> Tensor:
         found = front(x, packed, buffer=buffer, use_pdl=use_pdl)
-        ahead = tail_ahead(w_tail)
+        ahead = tail_ahead(w_tail, num_tokens)
         select_experts(found.logits, bias, ids=ids, weights=weights, ahead=ahead, use_pdl=use_pdl)
         routed_experts(found.latent, ids, weights, experts, hidden=hidden, out=combined, use_pdl=use_pdl)
         latent_norm(combined, w_norm, out=found.normed, use_pdl=use_pdl)
