@@ -3,8 +3,12 @@ the manifest's slice on a GPU."""
 
 from __future__ import annotations
 
+import atexit
+import io
 import json
 import secrets
+import shutil
+import tarfile
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,10 +39,7 @@ from perf_sweeps.engine_host import EngineHost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuArms:
-    """Opens hosts whose arms serve the miniature model from a commit's files; each machine must have the folder.
-
-    Crosses processes, so it holds values alone.
-    """
+    """Opens hosts whose arms serve the miniature model from a commit's files, on a machine that has the folder."""
 
     manifest: Manifest
     folder: Path
@@ -149,6 +150,33 @@ class GpuArms:
         )
         args = [a.replace("{model}", str(spec.model_dir)) for a in served_args(manifest, switched)]
         return BlockServer(spec, args, weights=weights_source(manifest, self.folder))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShippedArms:
+    """Arms that bring their folder's files to a machine of a cluster which does not have them."""
+
+    arms: CpuArms | GpuArms
+    files: bytes
+    """A tar archive."""
+
+    @classmethod
+    def of(cls, arms: CpuArms | GpuArms) -> ShippedArms:
+        """The arms with the files that their folder holds now."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.add(arms.folder, arcname=".")
+        return cls(arms=arms, files=packed.getvalue())
+
+    def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> EngineHost:
+        """See `CpuArms`. What was unpacked goes with the process that unpacked it."""
+        folder = self.arms.folder
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True)
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+            with tarfile.open(fileobj=io.BytesIO(self.files)) as archive:
+                archive.extractall(folder, filter="data")
+        return self.arms(engine, arms)
 
 
 def _switched(arm: Arm, is_overhead: bool) -> Arm:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 from pathlib import Path
 
 import pytest
 
 from harness.app import sweep_arms
 from harness.app.gpu_tier import served_args
-from harness.app.sweep_arms import CpuArms, GpuArms, draft_arguments
+from harness.app.sweep_arms import CpuArms, GpuArms, ShippedArms, draft_arguments
 from harness.config import load_manifest
 from harness.engine.arm_spec import CPU_ENV, ArmSpec
 from harness.engine.block_server import BlockServer
@@ -180,3 +182,21 @@ def test_routing_functions_are_told_to_the_tracers_of_the_arms(tmp_path: Path, *
         GpuArms(manifest=GPU_MANIFEST, **about).server(Arm.CANDIDATE, tmp_path).spec,
     ):
         assert spec.trace_settings.routers == ("m:route",)
+
+
+def test_a_machine_without_the_folder_gets_its_files_and_one_with_it_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, seen, gone = tmp_path / "sweep", [], []
+    (folder / "head").mkdir(parents=True)
+    (folder / "head" / "a.py").write_text("first")
+    shipped = pickle.loads(pickle.dumps(ShippedArms.of(gpu_arms(folder))))
+    monkeypatch.setattr(
+        GpuArms, "__call__", lambda arms, *_: seen.append((arms.folder / "head/a.py").read_text())
+    )
+    monkeypatch.setattr(sweep_arms.atexit, "register", lambda *call, **_: gone.append(call[1]))
+    (folder / "head" / "a.py").write_text("second")
+    shipped(Engine(), tuple(Arm))
+    shutil.rmtree(folder)
+    shipped(Engine(), tuple(Arm))
+    assert (seen, gone) == (["second", "first"], [folder])
