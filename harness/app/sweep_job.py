@@ -61,7 +61,9 @@ def make(options: SweepOptions) -> CommandResult:
         num_blocks=options.num_blocks,
         seed=options.seed,
         load=options.load,
-        num_gpus=max(c.engine.tensor_parallel for c in asked.plan.cells) if asked.plan.tier is Tier.GPU else 0,
+        num_gpus=max(c.engine.tensor_parallel for c in asked.plan.cells)
+        if asked.plan.tier is Tier.GPU
+        else 0,
         gpu_type=options.gpu_type,
         gpu_minutes=price.gpu_minutes,
         sweep=asked.plan.digest,
