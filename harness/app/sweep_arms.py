@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from harness.app.arm_session import additional_config
 from harness.app.cpu_tier import CHECKPOINT, CpuRun, build_checkpoint
@@ -38,27 +39,57 @@ from perf_sweeps.engine_host import EngineHost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CpuArms:
-    """Opens hosts whose arms serve the miniature model from a commit's files, on a machine that has the folder."""
+class _Arms:
+    """What the arms of both tiers are made of."""
 
     manifest: Manifest
+    """As the tier takes it."""
     folder: Path
-    """Holds `head` and `nano`; servers get folders of their own in it."""
+    """Holds `head` and the model; each host gets a folder of its own in it."""
     passages: tuple[str, ...]
     seed: int
-    load: LoadGenerator = "client"
-    trace: tuple[Conversation, ...] = ()
-    """What agent cells replay; empty: what they generate."""
     is_overhead: bool = False
     """All arms serve the candidate's code, and only the arm in its place is traced."""
     routers: tuple[str, ...] = ()
     """Functions of the served model by whose results experts are counted."""
 
+    def _make_workdir(self) -> Path:
+        return Path(tempfile.mkdtemp(prefix="host-", dir=self.folder))
+
+    def _switched(self, arm: Arm) -> Arm:
+        """The arm whose switch is set."""
+        return Arm.CANDIDATE if self.is_overhead else arm
+
+    def _spec(self, arm: Arm, workdir: Path, *, env: Mapping[str, str], **more: Any) -> ArmSpec:
+        """How an arm is started, with its ledger below `workdir`; without a tracer it keeps none."""
+        manifest, head = self.manifest, self.folder / "head"
+        is_traced = arm is Arm.CANDIDATE or not self.is_overhead
+        return ArmSpec(
+            arm=arm,
+            import_path=head,
+            import_roots=manifest.paths.import_roots,
+            dispatch=manifest.dispatch,
+            routers=self.routers,
+            ledger_dir=workdir / arm.value,
+            nonce=secrets.token_hex(8),
+            additional_config=additional_config(manifest, self._switched(arm)),
+            env=dict(env) | ({} if is_traced else {SETTINGS_ENV: "", "PYTHONPATH": str(head)}),
+            **more,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuArms(_Arms):
+    """Opens hosts whose arms serve the miniature model from a commit's files, on a machine that has the folder."""
+
+    load: LoadGenerator = "client"
+    trace: tuple[Conversation, ...] = ()
+    """What agent cells replay; empty: what they generate."""
+
     def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> EngineHost:
         """Starts the arms; raises `EngineError`, also for an engine that this host cannot start."""
         _require_served(engine)
-        environment = collect_environment(Tier.CPU)
-        workdir = Path(tempfile.mkdtemp(prefix="host-", dir=self.folder))
+        environment, workdir = collect_environment(Tier.CPU), self._make_workdir()
         return EngineHost(
             {arm: ArmServer(self.spec(engine, arm, workdir)) for arm in arms},
             passages=self.passages,
@@ -71,42 +102,27 @@ class CpuArms:
         )
 
     def spec(self, engine: Engine, arm: Arm, workdir: Path) -> ArmSpec:
-        """How an arm is started, with its ledger below `workdir`."""
-        manifest = self.manifest
-        return ArmSpec(
-            arm=arm,
-            model_dir=self.folder / "nano",
-            import_path=self.folder / "head",
-            import_roots=manifest.paths.import_roots,
-            dispatch=manifest.dispatch,
-            routers=self.routers,
-            ledger_dir=workdir / arm.value,
-            nonce=secrets.token_hex(8),
-            max_model_len=manifest.nano_model.max_model_len,
-            max_num_seqs=manifest.scope.max_batch + 1,
-            additional_config=additional_config(manifest, _switched(arm, self.is_overhead)),
-            env=CPU_ENV | _untraced(arm, self.folder, self.is_overhead),
+        """How an arm's server is started."""
+        model = self.manifest.nano_model
+        return self._spec(
+            arm,
+            workdir,
+            env=CPU_ENV,
+            model_dir=self.folder / CHECKPOINT,
+            max_model_len=model.max_model_len,
+            max_num_seqs=self.manifest.scope.max_batch + 1,
             can_force_tokens=False,
-            engine_args=(*manifest.nano_model.engine_args, *draft_arguments(engine.draft_tokens)),
+            engine_args=(*model.engine_args, *draft_arguments(engine.draft_tokens)),
             cache_dir=workdir / "cache",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuArms:
+class GpuArms(_Arms):
     """Opens hosts whose arms serve, on this machine's GPU, what the manifest serves there: its slice, or the miniature
     model. Decode steps are replayed graphs, which the arms' tracers follow.
     """
 
-    manifest: Manifest
-    """As the gpu tier takes it."""
-    folder: Path
-    """Holds `head` and the model; the processes get folders of their own in it."""
-    passages: tuple[str, ...]
-    seed: int
-    is_overhead: bool = False
-    """See `CpuArms`, as `routers`."""
-    routers: tuple[str, ...] = ()
     times_kernels: bool = False
     """Decode steps of each cell's first turn are profiled."""
     env: Mapping[str, str] = field(default_factory=lambda: ENGINE_ENV[Tier.GPU])
@@ -114,41 +130,33 @@ class GpuArms:
     def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> EngineHost:
         """Starts the arms; raises `EngineError`, also for an engine that this host cannot start."""
         if engine != Engine():
-            raise EngineError(
-                "no-such-engine", f"The gpu tier serves one rank without drafts, not {engine.name}."
-            )
-        environment = collect_environment(Tier.GPU)
-        workdir = Path(tempfile.mkdtemp(prefix="host-", dir=self.folder))
+            message = f"The gpu tier serves one rank without drafts, not {engine.name}."
+            raise EngineError("no-such-engine", message)
+        workdir = self._make_workdir()
         return EngineHost(
             {arm: self.server(arm, workdir) for arm in arms},
             passages=self.passages,
             seed=self.seed,
             targets=self.manifest.dispatch.targets,
-            hardware=environment.machine,
+            hardware=collect_environment(Tier.GPU).machine,
             host="gpu",
             observe=find_gpu_reader()[0],
             times_kernels=self.times_kernels,
         )
 
     def server(self, arm: Arm, workdir: Path) -> BlockServer:
-        """The process of an arm, not started, with its ledger below `workdir`."""
-        manifest, switched = self.manifest, _switched(arm, self.is_overhead)
-        spec = ArmSpec(
-            arm=arm,
+        """The process of an arm, not started."""
+        manifest = self.manifest
+        spec = self._spec(
+            arm,
+            workdir,
+            env=self.env,
             model_dir=self.folder / (SLICE if manifest.models.slice is not None else CHECKPOINT),
-            import_path=self.folder / "head",
-            import_roots=manifest.paths.import_roots,
-            dispatch=manifest.dispatch,
-            routers=self.routers,
-            ledger_dir=workdir / arm.value,
-            nonce=secrets.token_hex(8),
             max_model_len=manifest.gpu_model.max_model_len,
-            additional_config=additional_config(manifest, switched),
-            env=dict(self.env) | _untraced(arm, self.folder, self.is_overhead),
             # Kernels that one arm compiled are not run for another.
             cache_dir=workdir / "cache" / arm.value,
         )
-        args = [a.replace("{model}", str(spec.model_dir)) for a in served_args(manifest, switched)]
+        args = [a.replace("{model}", str(spec.model_dir)) for a in served_args(manifest, self._switched(arm))]
         return BlockServer(spec, args, weights=weights_source(manifest, self.folder))
 
 
@@ -177,18 +185,6 @@ class ShippedArms:
             with tarfile.open(fileobj=io.BytesIO(self.files)) as archive:
                 archive.extractall(folder, filter="data")
         return self.arms(engine, arms)
-
-
-def _switched(arm: Arm, is_overhead: bool) -> Arm:
-    """The arm whose switch is set: for the tracer's overhead all serve the candidate's code."""
-    return Arm.CANDIDATE if is_overhead else arm
-
-
-def _untraced(arm: Arm, folder: Path, is_overhead: bool) -> dict[str, str]:
-    """What an arm without a tracer is given; nothing where it has one."""
-    if not is_overhead or arm is Arm.CANDIDATE:
-        return {}
-    return {SETTINGS_ENV: "", "PYTHONPATH": str(folder / "head")}
 
 
 def _require_served(engine: Engine) -> None:
