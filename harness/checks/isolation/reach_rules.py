@@ -127,6 +127,11 @@ class ReachRules:
     def _named(self, effect: Effect) -> Ruling:
         """An entry under a name: new, guarded, or in the place of another's."""
         why = WORDS[effect.kind].why
+        if effect.target.endswith(".register_oot"):
+            return Ruling(
+                outcome=Outcome.INCONCLUSIVE,
+                reason="It takes the place of the engine's layer of that name on its platform, for every model.",
+            )
         if effect.key_is_own:
             return Ruling(outcome=Outcome.PASS, reason="The entry's key is the change's own object.")
         if effect.key_is_foreign:
@@ -134,11 +139,6 @@ class ReachRules:
             return Ruling(
                 outcome=Outcome.FAIL if sure else Outcome.INCONCLUSIVE,
                 reason=f"The entry is for {effect.key}, which is not the change's own, and {why}.",
-            )
-        if effect.target.endswith(".register_oot"):
-            return Ruling(
-                outcome=Outcome.INCONCLUSIVE,
-                reason="It takes the place of the engine's layer of that name on its platform, for every model.",
             )
         if effect.is_guarded:
             return Ruling(outcome=Outcome.PASS, reason="It happens only where the name is missing.")

@@ -12,8 +12,14 @@ from harness.model.effects import FoundName, NameSearch
 _MAX_PLACES = 20
 _MAX_ENGINES = 4
 """Of which a process that judges one change after the other keeps what was looked for."""
-_COMPUTED = re.compile(rb"[\"']((?:[A-Z][A-Z0-9]*_)+)(?:\{|%|[\"'])")
-"""The beginning of a variable's name that code completes: `f"OWN_{name}"`."""
+_BEGINNING = rb"[\"']((?:[A-Z][A-Z0-9]*_)+)"
+_COMPUTED = re.compile(
+    rb"(?:(?<![=!<>])=\s*" + _BEGINNING + rb"[\"'])|(?:" + _BEGINNING + rb"(?:\{|%|[\"']\s*[+%]))"
+)
+"""The beginning of a variable's name that code completes or keeps to do so: `f"OWN_{name}"`, `PREFIX = "OWN_"`.
+
+One that names are compared with (`name.startswith("OWN_")`, an element of a list) reads none of them.
+"""
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9]*_")
 _COMPARES = re.compile(rb"(==|!=|\bin|\bis|\bcase|\|)$")
 _ENTERS = re.compile(
@@ -41,7 +47,7 @@ def search_names(names: Iterable[str], files: Mapping[str, bytes]) -> tuple[Name
                 found[match[2].decode()].append(_found(path, content, match, is_key=_is_key(content, match)))
             for match in _COMPUTED.finditer(content) if capitals else ():
                 for name in capitals:
-                    if name.startswith(match[1].decode()):
+                    if name.startswith((match[1] or match[2]).decode()):
                         found[name].append(_found(path, content, match, is_key=False))
     return tuple(NameSearch(name=name, found=_first(found[name])) for name in wanted)
 

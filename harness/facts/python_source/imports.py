@@ -20,6 +20,7 @@ _LOADED = ("sys.modules", "modules")
 _RUN_TEXT = ("exec", "eval", "run_path", "run_module", "spec_from_file_location", "SourceFileLoader")
 """Functions that run a file or a text that they are given."""
 _TYPING = ("typing", "typing_extensions")
+_AT_TOP = (ImportForm.STATIC, ImportForm.CONDITIONAL, ImportForm.TYPES_ONLY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,12 @@ class Import:
     form: ImportForm
     condition: str
     bound: str
-    """The local name that it binds at the top of the module; empty when it binds none there."""
+    """The name that it binds where it stands; empty when it binds none."""
+
+    @property
+    def bound_at_top(self) -> str:
+        """The name that it binds for the whole file; empty when it binds none there."""
+        return self.bound if self.form in _AT_TOP else ""
 
 
 def find_imports(tree: ast.Module, package: str) -> tuple[Import, ...]:
@@ -172,17 +178,8 @@ class _Finder:
             self._add(node.lineno, target, target, ImportForm.NAMED, condition, "")
 
     def _add(self, line: int, target: str, module: str, form: ImportForm, condition: str, bound: str) -> None:
-        at_top = form in (ImportForm.STATIC, ImportForm.CONDITIONAL, ImportForm.TYPES_ONLY)
-        self.found.append(
-            Import(
-                line=line,
-                target=target,
-                module=module,
-                form=form,
-                condition=condition,
-                bound=bound if at_top else "",
-            )
-        )
+        found = Import(line=line, target=target, module=module, form=form, condition=condition, bound=bound)
+        self.found.append(found)
 
 
 def type_checking_names(tree: ast.Module) -> frozenset[str]:

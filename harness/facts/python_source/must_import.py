@@ -70,7 +70,7 @@ def _may_bind(tree: SourceTree, path: str, target: str) -> bool:
         if name in names:
             return True
     imports = find_imports(parsed, tree.package_of(path))
-    return any(i.target != target and i.bound in (name, "*") for i in imports)
+    return any(i.target != target and i.bound_at_top in (name, "*") for i in imports)
 
 
 def _packages(tree: SourceTree, module: str) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,8 @@ from harness.model.reach import ImportForm, InwardImport, OwnImport
 
 _WORD = re.compile(r"\w+")
 _DEFINED = rb"^(?:(?:async )?def|class) %(name)b\b|^%(name)b\b *[:=]"
+_OWN = ""
+"""Stands for what a name means that is the subject's own."""
 _SELF = ("__name__", "__package__", "__spec__.name", "__spec__.parent")
 _BEGINNING = re.compile(r"f?(?P<quote>['\"])(?P<text>[\w.]*)")
 _MAX_DOORS = 8
@@ -67,8 +70,8 @@ class Reaches:
                     continue
                 direct.add((path, found.line))
                 yield path, found, ""
-                if found.bound and found.form is not ImportForm.TYPES_ONLY:
-                    exported[f"{self.tree.module_of(path)}.{found.bound}"] = found.target
+                if found.bound_at_top and found.form is not ImportForm.TYPES_ONLY:
+                    exported[f"{self.tree.module_of(path)}.{found.bound_at_top}"] = found.target
             for chain in self._chains(path, self._own_module):
                 if (path, chain.line) not in direct:
                     direct.add((path, chain.line))
@@ -79,9 +82,12 @@ class Reaches:
         """What the subject takes of the engine's packages: imports, and private names of what it imported."""
         roots = tuple(packages)
         for path in sorted(self.owned_paths):
-            aliases: dict[str, str] = {}
+            aliases: dict[str, list[str]] = {}
             for found in self.imports(path):
-                if found.form is ImportForm.NAMED or self._is_subject(found):
+                if found.form is ImportForm.NAMED:
+                    continue
+                if self._is_subject(found):
+                    aliases.setdefault(found.bound, []).append(_OWN)
                     continue
                 if found.target.startswith("(") and not self._is_own_by_its_beginning(found.target):
                     yield OwnImport(path=path, line=found.line, target=found.target, form=found.form)
@@ -92,7 +98,7 @@ class Reaches:
                     bound = found.bound or found.target.rpartition(".")[2]
                     # `import a.b` binds a, and `import a.b as c` binds c to all of it.
                     is_top = found.target == found.module and found.target.partition(".")[0] == bound
-                    aliases[bound] = bound if is_top else found.target
+                    aliases.setdefault(bound, []).append(bound if is_top else found.target)
             private = tuple(self._private_uses(path, aliases))
             yield from private
             known = {(use.line, use.target) for use in private}
@@ -123,7 +129,7 @@ class Reaches:
             return ""
         if re.search(_DEFINED % {b"name": re.escape(name.encode())}, self.tree.files[path], re.MULTILINE):
             return ""
-        found = next((i for i in self.imports(path) if i.bound == name and i.target != i.module), None)
+        found = next((i for i in self.imports(path) if i.bound_at_top == name and i.target != i.module), None)
         if found is None or self._is_subject(found):
             return ""
         # What a package publishes of its own modules is its interface.
@@ -201,7 +207,7 @@ class Reaches:
                 if found.target in exported and found.form is not ImportForm.NAMED:
                     yield path, found, found.module
 
-    def _private_uses(self, path: str, aliases: dict[str, str]) -> Iterator[OwnImport]:
+    def _private_uses(self, path: str, aliases: dict[str, list[str]]) -> Iterator[OwnImport]:
         parsed = self.tree.parse(path)
         constants = string_constants(parsed) if parsed is not None else {}
         loops = _names_of_loops(parsed) if parsed is not None and aliases else {}
@@ -220,13 +226,15 @@ class Reaches:
                 case _:
                     continue
             first, _, rest = (dotted(owner) or "").partition(".")
-            if first not in aliases:
-                continue
-            for name in [spelt] if spelt is not None else _looped(key, loops):
+            owners = dict.fromkeys(aliases.get(first, ()))
+            others = [owner for owner in owners if owner != _OWN]
+            names = [spelt] if spelt is not None else _looped(key, loops) if others else []
+            for owner_name, name in itertools.product(others, names):
                 if name is not None and not is_private(name):
                     continue
-                target = ".".join(part for part in (aliases[first], rest, name) if part)
-                target = f"({ast.unparse(node)})" if name is None else target
+                target = ".".join(part for part in (owner_name, rest, name) if part)
+                # A name that is the subject's own elsewhere in the file may be meant.
+                target = f"({ast.unparse(node)})" if name is None or _OWN in owners else target
                 if (node.lineno, target) not in seen:
                     seen.add((node.lineno, target))
                     yield OwnImport(path=path, line=node.lineno, target=target, form=ImportForm.STATIC)

@@ -599,6 +599,14 @@ HOSTILE: dict[str, str] = {
         "import torch\ndef f():\n    return torch.load('t.pt', weights_only=False)\n"
     ),
     "arrays loaded as pickles": ("import numpy as np\ndef f(**k):\n    return np.load('t.npy', **k)\n"),
+    "layer put in the place of the engine's by a bare decorator": (
+        "from vllm.model_executor.layers.layernorm import RMSNorm\n"
+        "@RMSNorm.register_oot\nclass Mine(RMSNorm): ...\n"
+    ),
+    "class put in the place of the engine's by a call": (
+        "from vllm.model_executor.layers.layernorm import RMSNorm\n"
+        "class Mine(RMSNorm): ...\nRMSNorm.register_oot(Mine)\n"
+    ),
 }
 """None may be let through."""
 HARMLESS: dict[str, str] = {

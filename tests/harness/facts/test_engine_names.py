@@ -39,6 +39,28 @@ def test_only_a_name_in_capitals_is_found_where_code_computes_names() -> None:
     assert found == {"VLLM_FAST": ["a.py:1"], "vllm_fast": []}
 
 
+@pytest.mark.parametrize(
+    ("line", "completes"),
+    [
+        ('f"VLLM_{name}"', True),
+        ('"VLLM_%s" % name', True),
+        ('"VLLM_{}".format(name)', True),
+        ('os.getenv("VLLM_" + name)', True),
+        ('PREFIX = "VLLM_"', True),
+        ('Settings(env_prefix="VLLM_")', True),
+        ('name.startswith("VLLM_")', False),
+        ('prefixes = ("VLLM_", "CUDA_")', False),
+        ('prefix == "VLLM_"', False),
+        ('prefix != "VLLM_"', False),
+    ],
+)
+def test_the_beginning_of_a_name_is_found_where_code_completes_it_and_not_where_names_are_compared(
+    line: str, completes: bool
+) -> None:
+    (search,) = search_names({"VLLM_FAST"}, {"a.py": line.encode()})
+    assert bool(search.found) is completes
+
+
 def test_an_engine_is_looked_through_once_and_another_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[object] = []
 

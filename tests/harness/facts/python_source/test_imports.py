@@ -172,6 +172,21 @@ def test_an_attribute_of_that_name_of_something_else_is_no_reach() -> None:
         ("from engine import runner\nx = getattr(runner, '_sec' + 'ret')\n", "engine.runner._secret"),
         ("from engine import runner\nx = vars(runner)['_secret']\n", "engine.runner._secret"),
         ("from engine import runner\nx = runner.__dict__['_secret']\n", "engine.runner._secret"),
+        ("def f():\n    import engine.runner as r\n    return r._secret\n", "engine.runner._secret"),
+        (
+            "def f():\n    from engine import runner as r\n    return getattr(r, '_secret')\n",
+            "engine.runner._secret",
+        ),
+        ("def f():\n    import engine as e\n    return e.runner.step\n", "engine.runner.step"),
+        (
+            "def f():\n    import engine.layers as r\n    return r\ndef g():\n    import engine.runner as r\n"
+            "    return r._secret\ndef h():\n    import engine.registry as r\n    return r\n",
+            "engine.runner._secret",
+        ),
+        (
+            "from . import runtime as r\ndef f():\n    import engine.runner as r\n    return r._secret\n",
+            "(r._secret)",
+        ),
         ("import pydoc\nx = pydoc.locate('engine.runner.step')\n", "engine.runner.step"),
         ("from pydoc import locate\nx = locate('engine.' + 'runner')\n", "engine.runner"),
         ("import sys\nx = sys.modules['engine.runner']\n", "engine.runner"),
@@ -253,6 +268,21 @@ def test_the_subjects_imports_and_private_uses_of_the_engine_are_listed() -> Non
         (5, "vllm.layers.norm._cache"),
         (6, "vllm.envs._raw"),
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from . import runtime as r\ndef f():\n    return r._secret\n",
+        "from . import runtime as r\nfrom engine import runner\ndef f(n):\n    return getattr(r, n)\n",
+        "def f():\n    import engine.runner as r\n    return r.step\n",
+        "def f():\n    import torch as r\n    return r._C\n",
+    ],
+)
+def test_a_name_that_is_not_the_engines_or_not_private_is_no_private_use(text: str) -> None:
+    tree = SourceTree({f"{FAST}/runtime.py": b"", f"{FAST}/extra.py": text.encode()})
+    reaches = Reaches(tree, frozenset(tree.files), lambda _path: False)
+    assert not {o.target for o in reaches.outward(["engine"])} - {"engine.runner"}
 
 
 @pytest.mark.parametrize(
