@@ -1,0 +1,127 @@
+"""A ledger written short and one written in full are the same ledger, whatever an engine schedules and samples."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.engine.ledger_file import LedgerFile
+from harness.engine.ledger_reader import RowReader
+from harness.engine.step_recorder import StepRecorder
+from harness.model.ledger import LedgerRow
+
+NAMES = "abc"
+PROMPT = 3
+STEP = st.fixed_dictionaries(
+    {
+        # Mostly everything goes on, or nothing would ever be written short.
+        "who": st.one_of(
+            st.just(NAMES), st.just(NAMES), st.just(NAMES), st.sampled_from(["ab", "ba", "c", "cba"])
+        ),
+        "emits": st.one_of(st.just(1), st.just(1), st.just(1), st.integers(0, 2)),
+        "ends": st.one_of(st.just(""), st.just(""), st.just(""), st.sampled_from(NAMES)),
+        "drafts": st.one_of(st.just(0), st.just(0), st.just(0), st.integers(1, 2)),
+    }
+)
+
+
+class MadeScheduler:
+    """Prefills a request when it first comes, then decodes it from where it is."""
+
+    def __init__(self) -> None:
+        self.computed: dict[str, int] = {}
+        self.ended: set[str] = set()
+
+    def output(self, who: str, drafts: int) -> Any:
+        fresh = [name for name in who if name not in self.computed]
+        running = [name for name in who if name in self.computed]
+        params = SimpleNamespace(stop_token_ids=[], eos_token_id=None, max_tokens=9)
+        found = SimpleNamespace(
+            finished_req_ids=set(self.ended),
+            scheduled_new_reqs=[
+                SimpleNamespace(
+                    req_id=name,
+                    num_computed_tokens=0,
+                    prompt_token_ids=[1] * PROMPT,
+                    prompt_embeds=None,
+                    sampling_params=params,
+                )
+                for name in fresh
+            ],
+            scheduled_cached_reqs=SimpleNamespace(
+                req_ids=running,
+                num_computed_tokens=[self.computed[name] for name in running],
+                num_output_tokens=[0] * len(running),
+                resumed_req_ids=set(),
+            ),
+            scheduled_spec_decode_tokens={name: [7] * drafts for name in running if drafts},
+            num_scheduled_tokens={name: PROMPT if name in fresh else 1 + drafts for name in who},
+        )
+        self.ended = set()
+        for name in fresh:
+            self.computed[name] = 0
+        for name in who:
+            self.computed[name] += PROMPT if name in fresh else 1
+        return found
+
+    def end(self, name: str) -> None:
+        if self.computed.pop(name, None) is not None:
+            self.ended.add(name)
+
+
+def rows_of(
+    steps: Sequence[dict[str, Any]], *, is_short: bool, num_in_flight: int
+) -> tuple[list[LedgerRow], int]:
+    """The rows of the ledger as they are read, and how many of them were written short."""
+    with tempfile.TemporaryDirectory() as name:
+        recorder = StepRecorder(LedgerFile(Path(name), "n"))
+        if not is_short:
+            recorder.book.goes_on = lambda _: None  # type: ignore[method-assign]
+        execute = recorder.around_execute(lambda _runner, _output: None)
+        scheduler, waiting = MadeScheduler(), []
+        for step in steps:
+            execute(None, scheduler.output(step["who"], step["drafts"]))
+            tokens = SimpleNamespace(
+                sampled_token_ids=[[5] * step["emits"] for _ in step["who"]],
+                req_id_to_index={name: index for index, name in enumerate(step["who"])},
+            )
+            result = SimpleNamespace(get_output=lambda tokens=tokens: tokens) if num_in_flight else tokens
+            recorder.around_sample(lambda _runner, result=result: result)(None)
+            waiting.append(result)
+            if num_in_flight and len(waiting) >= num_in_flight:
+                waiting.pop(0).get_output()
+            if step["ends"]:
+                scheduler.end(step["ends"])
+        for result in waiting if num_in_flight else ():
+            result.get_output()
+        (path,) = Path(name).glob("*.jsonl")
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        assert not [r for r in records if r["kind"] == "error"]
+        reader = RowReader()
+        rows = [reader.read(r) for r in records if r["kind"] == "row"]
+        return list(timeless(rows)), sum("goes_on" in r for r in records)
+
+
+def timeless(rows: Sequence[LedgerRow]) -> Iterator[LedgerRow]:
+    return (row.model_copy(update={"started_ns": 0, "duration_ns": 0}) for row in rows)
+
+
+@given(st.lists(STEP, min_size=1, max_size=24), st.sampled_from([0, 1, 2]))
+def test_a_ledger_written_short_reads_as_one_written_in_full(
+    steps: list[dict[str, Any]], num_in_flight: int
+) -> None:
+    short, _ = rows_of(steps, is_short=True, num_in_flight=num_in_flight)
+    full, num_short = rows_of(steps, is_short=False, num_in_flight=num_in_flight)
+    assert short == full and num_short == 0
+
+
+def test_a_steady_batch_is_written_short_from_its_third_step_on() -> None:
+    steady = [{"who": NAMES, "emits": 1, "ends": "", "drafts": 0}] * 8
+    assert [rows_of(steady, is_short=True, num_in_flight=n)[1] for n in (0, 1)] == [6, 6]
