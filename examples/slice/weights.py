@@ -7,6 +7,16 @@ from torch import Tensor, nn
 
 LOAD_FORMAT = "rank_slice"
 _NORMS = ("norm.weight", "layernorm.weight")
+_WRITES_RESIDUAL = (
+    ".o_proj.weight",
+    ".routed_expert_up_proj.weight",
+    ".mlp.down_proj.weight",
+    ".shared_experts.down_proj.weight",
+)
+_GROUPS = 56
+"""Of experts, 16 each of 896, of which a token chooses one by itself."""
+_CODE = 64.0
+"""An embedding's entry that names its token's group; the other entries are about 1."""
 _EXPERT_SCALE_CODE = 119
 """E8M0 code of 2^-8: a uniformly drawn E2M1 weight then has a root mean square of about 0.012, near 3584^-1/2."""
 
@@ -24,7 +34,12 @@ def register_loader() -> None:
 
 
 def fill(model: nn.Module, seed: int = 0) -> int:
-    """Overwrites all parameters, the packed experts too, which vLLM leaves as memory was; returns how many."""
+    """Overwrites all parameters, the packed experts too, which vLLM leaves as memory was; returns how many.
+
+    A token chooses its experts by itself, farther from a tie than rounding carries: its embedding names a group, no
+    layer writes the entries that do, and routers read little else. With routers drawn like the rest an expert is on the
+    edge in most layers, and two correct paths come to differ by one. As many experts are loaded as those would ask for.
+    """
     parameters = sorted(model.named_parameters())
     for index, (name, parameter) in enumerate(parameters):
         generator = torch.Generator(parameter.device).manual_seed(seed + index)
@@ -41,6 +56,7 @@ def _fill(name: str, weight: Tensor, generator: torch.Generator) -> None:
         else:
             weight.random_(0, 256, generator=generator)
         return
+    groups = min(_GROUPS, weight.shape[-1])
     noise = torch.randn(weight.shape, generator=generator, device=weight.device, dtype=torch.float32)
     if name.endswith(_NORMS):
         weight.copy_(1 + 0.1 * noise)
@@ -50,8 +66,21 @@ def _fill(name: str, weight: Tensor, generator: torch.Generator) -> None:
         weight.copy_(0.01 * noise)
     elif "embed_tokens" in name:
         weight.copy_(noise)
+        _name_groups(weight, groups, torch.full_like(noise[:, 0], _CODE))
+    elif name.endswith(".gate.weight"):
+        weight.copy_(0.05 * noise * weight.shape[-1] ** -0.5)
+        _name_groups(weight, groups, 0.1 + 0.02 * noise[:, 0].clamp(-1, 1))
     else:
         weight.copy_(noise * weight.shape[-1] ** -0.5)
+        if name.endswith(_WRITES_RESIDUAL):
+            weight[:_GROUPS] = 0
+
+
+def _name_groups(weight: Tensor, groups: int, values: Tensor) -> None:
+    """Leaves of the first entries of each row the one of its group, which takes turns, and gives it a value."""
+    row = torch.arange(len(weight), device=weight.device)
+    weight[:, :groups] = 0
+    weight[row, row % groups] = values.to(weight.dtype)
 
 
 def _derive(module: Any) -> None:

@@ -265,6 +265,7 @@ def handover_engine(manifest: Manifest, *, is_candidate: bool) -> ProbeEngine:
         scenarios=_edges(manifest),
         watches_state=False,
         watches_handover=True,
+        gives_tokens=True,
         watches_graphs=True,
         may_refuse=is_candidate,
     )

@@ -73,6 +73,9 @@ class ProbeEngine(Record):
     watches_handover: bool = False
     """Whether what each step starts from is recorded by the scheduler's word, whatever runner computes it; no engine
     is watched in more than one of these ways."""
+    gives_tokens: bool = False
+    """Whether every request's tokens are given where the engine can replay them (vLLM 0.33's second model runner), so
+    that two arms stay in step behind a tie. What the model would have sampled is recorded beside them."""
     watches_graphs: bool = False
     """Whether captured CUDA graphs and the memory that they point at are followed."""
     takes_snapshot: bool = False

@@ -177,14 +177,15 @@ def decide_scenario(walk: Sequence[WalkedStep], limit: float) -> Ruling:
     elif not any(_is_fast(w) for w in compared):
         outcome = Outcome.NOT_APPLICABLE
         text = f"None of {len(compared)} compared steps was specialised, so the path handed nothing over."
-    elif lost or others:
+    elif lost:
         outcome = Outcome.INCONCLUSIVE
         text = f"After a tie or another schedule {lost} of {len(walk)} steps could not be compared any more."
     else:
         outcome = Outcome.PASS
         text = (
             f"{starts} continuations over {len(compared)} steps start from the twin's states and cache rows, "
-            f"within {largest:.1e} of the largest magnitude ({limit:g} declared), and sample its tokens."
+            f"within {largest:.1e} of the largest magnitude ({limit:g} declared), and sample its tokens"
+            + (f", but for {len(others)} ties." if others else ".")
         )
     return Ruling(
         outcome=outcome,

@@ -10,6 +10,7 @@ import json
 import math
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -21,6 +22,7 @@ from harness.engine.probe.engine_start import (
     inspect_models_here,
     keep_kernel_overrides,
     start_engine,
+    start_replaying,
 )
 from harness.engine.probe.graph_watch import GraphWatch
 from harness.engine.probe.handover_watch import HandoverWatch
@@ -194,6 +196,9 @@ class EngineProbe:
             output_kind=RequestOutputKind.DELTA,
             detokenize=False,
         )
+        if self._plan.gives_tokens and getattr(self._engine.model_config, "enable_trace_replay", False):
+            vocabulary = self._engine.model_config.get_vocab_size()
+            params.trace_decode_token_ids = given_tokens(request.name, request.max_tokens, vocabulary)
         if self._drafts is not None and request.drafts:
             self._drafts.script(prompt, request.drafts if scripted else ())
         try:
@@ -237,12 +242,14 @@ class EngineProbe:
         runner, scheduler = self.runner, self._core.scheduler
         for engine_id in runner.requests if hasattr(runner, "requests") else scheduler.requests:
             self._names.setdefault(engine_id, next((n for n in self._tokens if _stems(engine_id, n)), ""))
-        tokens, gaps = {}, {}
+        tokens, likeliest, gaps = {}, {}, {}
         for output in outputs:
             name = output.request_id
             new = list(output.outputs[0].token_ids)
             tops = output.outputs[0].logprobs or []
             tokens[name] = new
+            # A tie is the sampled token's, which comes first.
+            likeliest[name] = [max(top, key=lambda token: top[token].logprob) for top in tops]
             gaps[name] = [_gap(top) for top in tops]
             self._tokens[name] += new
             self._logprobs[name] += [top[t].logprob for t, top in zip(new, tops, strict=True)]
@@ -260,6 +267,7 @@ class EngineProbe:
             ledger_step=number if took_place else None,
             names=dict(self._names),
             tokens=tokens,
+            likeliest=likeliest,
             gaps=gaps,
             observed=observed,
             writes=writes,
@@ -298,6 +306,11 @@ def _stems(engine_id: str, name: str) -> bool:
     return engine_id == name or engine_id.startswith(f"{name}-")
 
 
+def given_tokens(request: str, number: int, vocabulary: int) -> list[int]:
+    """Tokens for a request, the same in every process, spread over the vocabulary."""
+    return [zlib.crc32(f"{request}/{index}".encode()) % vocabulary for index in range(number)]
+
+
 def _gap(top: dict[int, Any]) -> float:
     """Nats between the two most likely tokens."""
     values = sorted((entry.logprob for entry in top.values()), reverse=True)
@@ -313,7 +326,7 @@ def run_plan(plan: ProbePlan, records: Records, tracer: Tracer) -> None:
         args = list(_fill_in(engine_plan.args, plan))
         with _graphs_watched(tracer) if engine_plan.watches_graphs else nullcontext() as graphs:
             try:
-                engine = start_engine(args)
+                engine = (start_replaying if engine_plan.gives_tokens else start_engine)(args)
             except REFUSALS as error:
                 if not engine_plan.may_refuse or (drawer is not None and drawer.is_drawing):
                     raise

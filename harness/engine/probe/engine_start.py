@@ -19,6 +19,20 @@ def start_engine(args: Sequence[str]) -> Any:
     return LLMEngine.from_engine_args(EngineArgs.from_cli_args(parser.parse_args(list(args))))
 
 
+def start_replaying(args: Sequence[str]) -> Any:
+    """An engine whose requests may be given their tokens; one that samples freely where vLLM cannot do that."""
+    from vllm.engine.arg_utils import EngineArgs
+
+    if "enable_trace_replay" in EngineArgs.__dataclass_fields__:
+        try:
+            return start_engine([*args, "--enable-trace-replay"])
+        except ValueError as error:
+            # So says the first model runner, before anything is loaded.
+            if "trace replay requires" not in str(error):
+                raise
+    return start_engine(args)
+
+
 def inspect_models_here() -> None:
     """Lets vLLM look at a model's class in this process, not in one more that imports all of vLLM first."""
     from vllm.model_executor.models import registry

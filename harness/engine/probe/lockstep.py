@@ -257,7 +257,7 @@ def compare_engines(arm: Recording, twin: Recording, engine: str) -> Iterator[Ha
                 replay.apply(by_call, by_forward=True)
                 continue
             found = _compare_step(pair, our, their, in_step)
-            in_step = found.same_work and not found.other_token
+            in_step = found.same_work and our[0].tokens == their[0].tokens
             yield found
 
 
@@ -324,9 +324,9 @@ def describe_work(step: RecordedStep) -> tuple[object, ...]:
 
 
 def find_other_token(ours: RecordedStep, theirs: RecordedStep) -> tuple[str, float | None]:
-    """The first request whose tokens of the step differ, and the twin's gap there; ("", None) when all agree."""
-    for name, expected in theirs.tokens.items():
-        found = ours.tokens.get(name, ())
+    """The first request whose likeliest tokens of the step differ, and the twin's gap there; ("", None) without one."""
+    for name, expected in theirs.likeliest.items():
+        found = ours.likeliest.get(name, ())
         if found != expected:
             pairs = enumerate(zip(found, expected, strict=False))
             at = next((i for i, (a, b) in pairs if a != b), min(len(found), len(expected)))

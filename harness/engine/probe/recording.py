@@ -52,6 +52,8 @@ class RecordedStep:
     row: LedgerRow
     names: Mapping[str, str]
     tokens: Mapping[str, tuple[int, ...]]
+    likeliest: Mapping[str, tuple[int, ...]]
+    """What the model would have sampled: other tokens where these are given."""
     gaps: Mapping[str, tuple[float, ...]]
     observed: Observed | None
     writes: tuple[Write, ...]
@@ -160,6 +162,7 @@ def _steps(records: list[dict[str, Any]], rows: Mapping[int, LedgerRow]) -> Iter
             row=rows[record["ledger_step"]],
             names=record["names"],
             tokens={name: tuple(tokens) for name, tokens in record["tokens"].items()},
+            likeliest={name: tuple(tokens) for name, tokens in record["likeliest"].items()},
             gaps={name: tuple(gaps) for name, gaps in record["gaps"].items()},
             observed=None if seen is None else _observed(seen),
             writes=tuple(_write(write, record["names"]) for write in record.get("writes", ())),

@@ -118,3 +118,44 @@ def test_the_prefill_time_of_a_layer_is_the_difference_of_two_depths():
     arms = {(arm, depth): _Depth(depth) for arm in ARMS for depth in DEPTHS}
     (row,) = prefill_times(arms, [256], 2)
     assert [row[arm]["layer_us"] for arm in ARMS] == [[3.0, 3.0], [3.0, 3.0]]
+
+
+class _Routed(nn.Module):
+    """What decides which experts a token has: its embedding, what layers add to it, and a router."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed_tokens = nn.Embedding(512, 7168)
+        self.layer = nn.ModuleDict(
+            {"o_proj": nn.Linear(128, 7168, bias=False), "gate": nn.Linear(7168, 896, bias=False)}
+        )
+
+    def experts(self, tokens, size):
+        """[n, 16] of what a layer adds to the residual of that many times the embedding's size."""
+        added = self.layer["o_proj"](
+            torch.randn(len(tokens), 128, generator=torch.Generator().manual_seed(1))
+        )
+        hidden = self.embed_tokens(tokens) + size * added
+        scores = self.layer["gate"](hidden * hidden.square().mean(-1, keepdim=True).rsqrt()).sigmoid()
+        best = scores.topk(17).values
+        return scores.topk(16).indices.sort().values, (best[:, 15] - best[:, 16]).min().item()
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0, 5.0])
+def test_a_token_chooses_its_experts_by_itself_and_nowhere_near_a_tie(size):
+    model = _Routed()
+    fill(model)
+    with torch.no_grad():
+        alone, _ = model.experts(torch.arange(64), 0.0)
+        among, margin = model.experts(torch.arange(64), size)
+    assert torch.equal(alone, among)
+    assert margin > 0.1
+
+
+def test_tokens_ask_for_as_many_experts_as_drawn_routers_would():
+    model = _Routed()
+    fill(model)
+    with torch.no_grad():
+        chosen, _ = model.experts(torch.randint(512, (64,), generator=torch.Generator().manual_seed(2)), 1.0)
+    drawn = 896 * (1 - (1 - 16 / 896) ** 64)
+    assert chosen.unique().numel() == pytest.approx(drawn, rel=0.12)

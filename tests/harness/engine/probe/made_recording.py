@@ -52,6 +52,8 @@ class MadeStep:
     engine_writes: Mapping[int, float] = field(default_factory=dict)
     scheduled: int = 1
     token: int = 7
+    likeliest: int | None = None
+    """What it would have sampled; None: `token`."""
     gap: float = 1.0
     scenario: str = "s"
     start: tuple[int, int, int] = (STATE_PAGE, STATE_PAGE, 0)
@@ -124,6 +126,7 @@ def _record(number: int, step: MadeStep) -> dict[str, Any]:
         "ledger_step": number,
         "names": {"r0-x": "r0", "r1-x": "r1"},
         "tokens": {"r0": [step.token]},
+        "likeliest": {"r0": [step.token if step.likeliest is None else step.likeliest]},
         "gaps": {"r0": [step.gap]},
         "observed": observed,
     }

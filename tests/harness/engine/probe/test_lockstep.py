@@ -127,6 +127,15 @@ def test_another_token_is_told_with_the_twins_gap_and_ends_the_scenario(compare:
     assert [s.same_work for s in steps] == [True, True, False]
 
 
+def test_arms_that_are_given_their_tokens_stay_in_step_where_they_would_have_sampled_others(
+    compare: Compare,
+) -> None:
+    twin = (STEPS[0], replace(STEPS[1], gap=0.25), STEPS[2])
+    steps = compare((STEPS[0], replace(STEPS[1], likeliest=8), STEPS[2]), twin)
+    assert (steps[1].other_token, steps[1].top_gap) == ("r0", 0.25)
+    assert [(s.same_work, s.states.num_words > 0) for s in steps[1:]] == [(True, True), (True, True)]
+
+
 def test_arms_that_compute_other_tokens_are_not_compared(compare: Compare) -> None:
     wide = (STEPS[0], replace(STEPS[1], scheduled=2), STEPS[2])
     steps = compare(wide)
