@@ -166,7 +166,8 @@ class Unwaited:
         """Conditions to remember from the start: those that all threads share, and the phases of mbarriers."""
         model = self._model
         tracked: set[int] = set()
-        for guard in model.guards(region, model.indices_of(Kind.WAIT)):
+        deciding = model.indices_of(Kind.WAIT) | {i.index for i in self._barriers.instructions}
+        for guard in model.guards(region, deciding):
             parts = {p for truth in (True, False) for p, _ in model.expressions.literal(guard, truth)}
             if len(tracked) < 8:
                 tracked |= {

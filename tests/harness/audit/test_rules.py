@@ -334,3 +334,34 @@ def test_what_is_read_and_never_used_needs_no_test() -> None:
     assert decision(audit("ld.volatile.global.b32 %r1, [%rd1];", WAIT, roles={"x": "mailbox"}), "SYN001") is (
         Decision.PROVEN
     )
+
+
+def in_a_cluster_or_without(label: str, barrier: str, otherwise: str = "bar.sync 0;") -> str:
+    """A cluster barrier as machine code has it: where the launch has no clusters, the CTA's barrier stands in."""
+    return f"@!%p1 bra ${label}; {barrier} bra $END_{label}; ${label}: {otherwise} $END_{label}:"
+
+
+ARRIVE = "barrier.cluster.arrive.release.aligned;"
+CLUSTER_WAIT = "barrier.cluster.wait.acquire.aligned;"
+BEFORE = (
+    "setp.eq.u32 %p1, %r9, 1; mov.u32 %r8, %tid.x; setp.lt.u32 %p2, %r8, 32;",
+    in_a_cluster_or_without("A", ARRIVE, ""),
+    in_a_cluster_or_without("B", CLUSTER_WAIT),
+)
+AFTER = (READ, in_a_cluster_or_without("D", ARRIVE, ""), in_a_cluster_or_without("E", CLUSTER_WAIT))
+
+
+@pytest.mark.parametrize(
+    ("between", "expected"),
+    [
+        (("@!%p2 bra $C;", WAIT, "$C: bar.sync 0;"), Decision.PROVEN),
+        (("@!%p2 bra $C;", WAIT, "$C:"), Decision.SHOWN),
+        (("bar.sync 0;", "@!%p2 bra $C;", WAIT, "$C:"), Decision.SHOWN),
+        (("@!%p2 bra $C;", WAIT, "$C:", in_a_cluster_or_without("F", "", "bar.sync 0;")), Decision.SHOWN),
+    ],
+)
+def test_a_barrier_orders_beside_those_that_a_shared_condition_chooses_between(
+    between: tuple[str, ...], expected: Decision
+) -> None:
+    lines = (*BEFORE, *between, *AFTER)
+    assert decision(audit(*lines, roles={"x": "activation"}), "PDL001") is expected

@@ -33,16 +33,14 @@ ASSEMBLED = {
     "texture_clean": frozenset({"PDL001"}),
     "mailbox_one_word_tested_fault": frozenset(),
     "mailbox_tagged_vector_fault": frozenset(),
-    "pointer_of_a_peer_fault": frozenset(),
     "relaxed_cluster_barrier_fault": frozenset(),
     "surface_load_fault": frozenset(),
 }
 """Where the machine code differs: unused early loads are dropped (inline_assembly, wait_at_the_end), a read-only
 load sinks below the wait, a texture read rises above it, one wide word cannot be told from a vector, the
 unrolled trigger loop needs arithmetic between two comparisons that is not modelled: a false alarm, a surface read sinks
-below the wait, a cluster barrier comes with a barrier of the CTA, and a pointer in a peer's shared memory is not
-followed."""
-OPEN = {"mailbox_one_word_tested_fault", "pointer_of_a_peer_fault"}
+below the wait, and a cluster barrier comes with a barrier of the CTA."""
+OPEN = {"mailbox_one_word_tested_fault"}
 """Cases with a rule that machine code cannot decide."""
 
 
