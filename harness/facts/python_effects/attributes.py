@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from harness.facts.python_effects.resolve import Resolver
 
 _DICTIONARIES = ("__dict__", "__globals__", "f_globals", "f_locals", "f_builtins")
-_BASES = ("__base__", "__bases__", "__mro__", "__thisclass__")
+_CLASSES = ("__class__", "__base__", "__bases__", "__mro__", "__thisclass__")
 """What leads from an object, whatever it is, to classes that may be others'."""
 _SAME = ("__wrapped__", "__func__")
 
@@ -67,7 +67,7 @@ def attribute_of(resolver: Resolver, value: Value, name: str) -> Values:
         case Holder(elements=elements, names=names, site=site):
             named = [e for e, n in zip(elements, names, strict=True) if n in (name, UNSPELT)]
             return union(resolver.evaluate(e, site) for e in named)
-        case Unknown() if name in _BASES:
+        case Unknown() if name in _CLASSES:
             return frozenset({Shared(f"….{name}")})
     return NOTHING_KNOWN
 

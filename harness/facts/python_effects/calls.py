@@ -79,6 +79,12 @@ _GIVES_BACK = {
     "functools.update_wrapper": 0,
 }
 """Functions that return one of their arguments as it is, or what stands for it, and its position."""
+_GIVES_MODULE = {
+    "torch.cuda.cudart": "torch._C._cudart",
+    "multiprocessing.get_context": "multiprocessing",
+    "torch.multiprocessing.get_context": "multiprocessing",
+}
+"""Functions that return a module, or what has its functions."""
 _PATH_METHODS = frozenset(
     {"joinpath", "resolve", "absolute", "expanduser", "with_name", "with_suffix", "with_stem", "relative_to"}
 )
@@ -177,6 +183,8 @@ def _called_foreign(resolver: Resolver, value: Imported | Builtin, node: ast.Cal
     if isinstance(value, Imported) and value.name in _GIVES_BACK:
         index = _GIVES_BACK[value.name]
         return resolver.evaluate(node.args[index], site) if len(node.args) > index else NOTHING_KNOWN
+    if value.name in _GIVES_MODULE:
+        return frozenset({Imported(_GIVES_MODULE[value.name])})
     if (holder := made_to_hold(resolver, value.name, node, site)) is not None:
         return frozenset({holder})
     if isinstance(value, Imported) and not _TAKES_FIRST.search(value.name):
@@ -213,6 +221,8 @@ def _called_foreign(resolver: Resolver, value: Imported | Builtin, node: ast.Cal
         case Imported(name=name) if name.endswith("library.Library") and texts(first):
             return frozenset({Made(f"torch.library.Library({texts(first)[0]})")})
         case Imported(name="inspect.getmodule" | "inspect.unwrap" | "collections.ChainMap" | "copy.copy"):
+            if value.name == "inspect.getmodule" and UNKNOWN in first:
+                return first | {Shared(f"{value.name}({UNSPELT})")}
             return _copied(first) if value.name == "copy.copy" else first
         case Imported(name="inspect.getmembers"):
             return frozenset(Namespace(v) if isinstance(v, (Imported, Shared)) else v for v in first)

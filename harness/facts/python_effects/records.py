@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from harness.facts.python_effects.values import (
     UNSPELT,
     Constant,
     Holder,
+    Imported,
     Items,
     Made,
     OwnClass,
@@ -22,7 +23,6 @@ from harness.facts.python_effects.values import (
     OwnInstance,
     Value,
     Values,
-    dotted_names,
     spelt,
 )
 
@@ -100,14 +100,14 @@ class RecordChange:
 
 def change_of_record(node: ast.Call, callee: Values) -> RecordChange | None:
     """The change that a call makes of a record: `_replace`, `_make`, `dataclasses.replace` and their like."""
-    if _is_own(callee):
-        return None
     match node:
+        case ast.Call(func=ast.Attribute(attr="_replace" | "__replace__" | "_make")) if _is_own(callee):
+            return None
         case ast.Call(func=ast.Attribute(value=record, attr="_replace" | "__replace__"), keywords=changes):
             return RecordChange(record, ast.Call(record, [], changes))
         case ast.Call(func=ast.Attribute(value=record, attr="_make"), args=[fields]):
             return RecordChange(record, ast.Call(record, [ast.Starred(fields, ast.Load())], []))
-        case ast.Call(args=[record], keywords=changes) if not _CHANGES.isdisjoint(dotted_names(callee)):
+        case ast.Call(args=[record], keywords=changes) if changes and _is_one_of(callee, _CHANGES):
             return RecordChange(record, ast.Call(record, [], changes))
     return None
 
@@ -131,8 +131,8 @@ def fields_of_record(resolver: Resolver, node: ast.Call, callee: Values, site: S
     match node:
         case ast.Call(func=ast.Attribute(value=record, attr="_asdict")) if not _is_own(callee):
             as_tuple = False
-        case ast.Call(args=[record, *_]) if not _READS.isdisjoint(dotted_names(callee)):
-            as_tuple = "dataclasses.astuple" in dotted_names(callee)
+        case ast.Call(args=[record, *_]) if _is_one_of(callee, _READS):
+            as_tuple = _is_one_of(callee, {"dataclasses.astuple"})
         case _:
             return frozenset()
     return frozenset(
@@ -149,6 +149,10 @@ def _names_of_fields(value: Value) -> Sequence[str]:
         case OwnInstance(node=own):
             return fields_of(own)
     return ()
+
+
+def _is_one_of(callee: Values, names: Set[str]) -> bool:
+    return any(isinstance(value, Imported) and value.name in names for value in callee)
 
 
 def _is_own(callee: Values) -> bool:

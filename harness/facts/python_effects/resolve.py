@@ -80,7 +80,9 @@ class Resolver:
         """What `node` may stand for at `site`; holds `UNKNOWN` where something else is possible."""
         if node in self._known:
             return self._known[node]
-        self._begin()
+        if self._depth == 0 and not self._containers:
+            self._steps = self._cuts = 0
+        self._steps += 1
         if node in self._open:
             return NOTHING_KNOWN
         if self._depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
@@ -98,15 +100,11 @@ class Resolver:
             self._known[node] = values
         return values
 
-    def _begin(self) -> None:
-        """Counts what one question looks at."""
+    def within(self, container: Items, read: Callable[[Items], Values]) -> Values:
+        """What reading a container gives; nothing more where it is read already, since it holds itself."""
         if self._depth == 0 and not self._containers:
             self._steps = self._cuts = 0
         self._steps += 1
-
-    def within(self, container: Items, read: Callable[[Items], Values]) -> Values:
-        """What reading a container gives; nothing more where it is read already, since it holds itself."""
-        self._begin()
         if container in self._containers:
             return frozenset()
         if self._steps > _MAX_STEPS:

@@ -42,6 +42,8 @@ _TORCH_SETTING_PATTERNS = (
     r"torch\.nn\.modules\.module\.register_module_\w+",
     r"torch\._dynamo\.(reset|eval_frame\.\w+)",
     r"torch\.utils\.rename_privateuse1_backend",
+    r"torch\._\w+\.config\.load_config",
+    r"(cuda|cupy|pynvml|hip|torch\._C\._cudart)(\.\w+)*\.(cuda|cu|nvml|hip)(Device|DevicePrimaryCtx|Ctx|System)?(Set|Reset)\w+",
     r"torch\.utils\._python_dispatch\._push_mode|torch\.overrides\._push_mode",
 )
 _OTHER_SETTINGS = (
@@ -78,6 +80,7 @@ _PROCESS = (
     "concurrent.futures.ProcessPoolExecutor",
     "concurrent.futures.process.ProcessPoolExecutor",
     "pty.spawn",
+    "ray.init",
     "_posixsubprocess.fork_exec",
 )
 _NETWORK_PATTERNS = (

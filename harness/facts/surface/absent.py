@@ -40,6 +40,8 @@ class SwitchReader:
             for node, site in readings(module):
                 if self._without.reads_key(node, site):
                     parents = parents or _parents(module.tree)
+                    if _is_dropped(node, parents):
+                        continue
                     read = self._judge(module, node, site, parents)
                     found.setdefault((read.path, read.line), read)
             for field in self._fields(module):
@@ -259,3 +261,14 @@ def _around(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> Iterator[ast.A
     while node in parents:
         node = parents[node]
         yield node
+
+
+def _is_dropped(node: ast.expr, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether a statement takes a key away, or asks for it, with a default, and nothing gets the value."""
+    match node:
+        case (
+            ast.Call(func=ast.Attribute(attr="get" | "pop"), args=[_, _])
+            | ast.Call(func=ast.Attribute(attr="get"))
+        ):
+            return isinstance(parents.get(node), ast.Expr)
+    return False

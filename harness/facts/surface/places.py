@@ -9,10 +9,11 @@ from harness.facts.python_effects.scopes import Module, Site
 from harness.facts.python_source.walk import children
 
 _MAX_TEXT = 160
+_READ = (ast.Call, ast.Attribute, ast.Subscript, ast.Compare, ast.List, ast.Tuple)
 
 
 def readings(module: Module) -> list[tuple[ast.expr, Site]]:
-    """Each call, attribute, subscript and comparison, outer ones first, statement by statement."""
+    """Each call, attribute, subscript, comparison, list and tuple, outer ones first, statement by statement."""
     if module.readings is None:
         module.readings = []
         for statement, site in module.sites.items():
@@ -27,7 +28,7 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
         for child in children(stack.pop()):
             if not isinstance(child, ast.stmt):
                 stack.append(child)
-                if isinstance(child, (ast.Call, ast.Attribute, ast.Subscript, ast.Compare)):
+                if isinstance(child, _READ):
                     yield child
 
 

@@ -47,6 +47,8 @@ class SettingReader:
                         yield from self._subscript(module, node, site)
                     case ast.Compare(left=left, ops=[ast.In() | ast.NotIn()], comparators=[container]):
                         yield from self._membership(module, node, left, container, site)
+                    case ast.List(elts=words) | ast.Tuple(elts=words):
+                        yield from self._keys_in_words(module, words, site)
                     case ast.Attribute(value=value, attr=name) if _VARIABLE.fullmatch(name):
                         if "vllm.envs" in dotted_names(self.resolver.evaluate(value, site)):
                             yield _use(module, node, SettingKind.ENVIRONMENT, name, "reads")
@@ -100,21 +102,25 @@ class SettingReader:
                     yield _use(module, key, SettingKind.CONFIG_KEY, name, "sets")
 
     def _command_line(self, module: Module, words: Sequence[ast.expr], site: Site) -> Iterator[SettingUse]:
-        """Flags, and keys of the additional config, that a list of words gives one of the programs."""
+        """Flags that a list of words gives one of the programs."""
         plain = [next(iter(texts(self.resolver.evaluate(word, site))), "") for word in words]
-        if not any(name.partition(".")[0] in self._commands for name in plain[:3]):
-            return
-        for word, text, after in zip(words, plain, [*words[1:], None], strict=True):
-            name, _, value = text.partition("=")
-            if name == FLAG_OF_THE_ENGINE:
-                given = [value] if value else texts(self.resolver.evaluate(after, site)) if after else ()
-                for key in (key for text in given for key in top_keys(text)):
-                    yield _use(module, word, SettingKind.CONFIG_KEY, key, "sets")
-                if isinstance(after, ast.Call) and _last_name(after.func) == "dumps" and after.args:
-                    for place, key in self._keys(after.args[0], site):
-                        yield _use(module, place, SettingKind.CONFIG_KEY, key, "sets")
-            elif _LONG_FLAG.fullmatch(name):
-                yield _use(module, word, SettingKind.FLAG, name, "sets")
+        if any(name.partition(".")[0] in self._commands for name in plain[:3]):
+            for word, name in zip(words, (text.partition("=")[0] for text in plain), strict=True):
+                if _LONG_FLAG.fullmatch(name) and name != FLAG_OF_THE_ENGINE:
+                    yield _use(module, word, SettingKind.FLAG, name, "sets")
+
+    def _keys_in_words(self, module: Module, words: Sequence[ast.expr], site: Site) -> Iterator[SettingUse]:
+        """Keys that a list of words gives the engine behind its flag, whichever call gets the list."""
+        for word, after in zip(words, [*words[1:], None], strict=True):
+            if not (isinstance(word, ast.Constant) and str(word.value).startswith(FLAG_OF_THE_ENGINE)):
+                continue
+            _, _, value = str(word.value).partition("=")
+            given = [value] if value else texts(self.resolver.evaluate(after, site)) if after else ()
+            for key in (key for text in given for key in top_keys(text)):
+                yield _use(module, word, SettingKind.CONFIG_KEY, key, "sets")
+            if isinstance(after, ast.Call) and _last_name(after.func) == "dumps" and after.args:
+                for place, key in self._keys(after.args[0], site):
+                    yield _use(module, place, SettingKind.CONFIG_KEY, key, "sets")
 
     def _parametrized(self, node: ast.Call, site: Site) -> list[str]:
         """The names that `pytest.mark.parametrize` gives the parameter that a call's first argument is."""

@@ -607,6 +607,28 @@ HOSTILE: dict[str, str] = {
         "from vllm.model_executor.layers.layernorm import RMSNorm\n"
         "class Mine(RMSNorm): ...\nRMSNorm.register_oot(Mine)\n"
     ),
+    "class of whatever object is given": ("def f(layer, g):\n    type(layer).forward = g\n"),
+    "class attribute of whatever object is given": ("def f(layer, g):\n    layer.__class__.forward = g\n"),
+    "module of whatever object is given": (
+        "import inspect\ndef f(model, g):\n    inspect.getmodule(model).RMSNorm = g\n"
+    ),
+    "limit of the device": (
+        "from cuda.bindings import runtime as cudart\n"
+        "def f():\n    (err,) = cudart.cudaDeviceSetLimit(cudart.cudaLimit.cudaLimitStackSize, 1024)\n"
+    ),
+    "limit of the device by torch": (
+        "import torch\ndef f():\n    torch.cuda.cudart().cudaDeviceSetLimit(0, 1024)\n"
+    ),
+    "clocks of the device": (
+        "import pynvml\ndef f(h):\n    pynvml.nvmlDeviceSetGpuLockedClocks(h, 1980, 1980)\n"
+    ),
+    "settings of the compiler as a whole": (
+        "import torch._inductor.config as c\ndef f(d):\n    c.load_config(d)\n"
+    ),
+    "process of a context": (
+        "import multiprocessing\ndef f(g):\n    multiprocessing.get_context('fork').Process(target=g).start()\n"
+    ),
+    "cluster that is started": ("import ray\ndef f():\n    ray.init()\n"),
 }
 """None may be let through."""
 HARMLESS: dict[str, str] = {
@@ -997,6 +1019,22 @@ HARMLESS: dict[str, str] = {
     "weights loaded as weights": (
         "import torch\nimport numpy as np\n"
         "def f():\n    np.load('t.npy')\n    return torch.load('t.pt', weights_only=True)\n"
+    ),
+    "class of an own object": (
+        "class A: ...\ndef f():\n    a = A()\n    type(a).count = 1\n    a.__class__.size = 2\n"
+    ),
+    "class of an object that is read": (
+        "def f(layer):\n    return type(layer).__name__, type(layer).forward\n"
+    ),
+    "own methods as instance attributes": (
+        "import types\ndef own(s): ...\ndef f(layer):\n    layer.forward = types.MethodType(own, layer)\n"
+    ),
+    "attribute of an own kernel for the device": (
+        "from cuda.bindings import runtime as cudart\n"
+        "def f(k):\n    (err,) = cudart.cudaFuncSetAttribute(k, 8, 1024)\n"
+    ),
+    "context of processes": (
+        "import multiprocessing\ndef f():\n    return multiprocessing.get_context('spawn')\n"
     ),
 }
 """Each must pass."""

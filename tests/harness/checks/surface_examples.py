@@ -99,6 +99,17 @@ SWITCHES: dict[str, tuple[str, str]] = {
         "off",
         'def f(c):\n    return str(c.get("backend", "AUTO")).lower() == "fast"\n',
     ),
+    "key that is taken out of a copy": (
+        "off",
+        'def f(c):\n    rest = dict(c.additional_config)\n    rest.pop("backend", None)\n'
+        '    return c.additional_config.get("backend", "auto")\n',
+    ),
+    "key that is taken out without a default": (
+        "raises",
+        'def f(c):\n    rest = dict(c.additional_config)\n    rest.pop("backend")\n'
+        '    return c.additional_config.get("backend", "auto")\n',
+    ),
+    "key that is only taken out": ("unknown", 'def f(c):\n    c.additional_config.pop("backend", None)\n'),
     "member of a tuple": ("off", 'def f(c):\n    return c.get("backend") in ("fast", "faster")\n'),
     "not among off values": ("off", 'def f(c):\n    return c.get("backend") not in (None, "auto")\n'),
     "variable that is compared with on": (
@@ -387,4 +398,15 @@ AGREEING["flag of the engine and key of the code that a test gives a server"] = 
 )
 AGREEING["flag that a test gives another program"] = Case(
     test="import subprocess\ndef test_x():\n    subprocess.run(['git', 'log', '--own-depth'])\n", engine=FLAGS
+)
+_SERVER = "def test_x():\n    args = ['--max-num-seqs', '4', {}]\n    with Server('m', args):\n        pass\n"
+DRIFTS["key in a list of words that a server gets later"] = (
+    "bakcend",
+    Case(test=_SERVER.format("""'--additional-config', '{"bakcend": "fast"}'"""), engine=FLAGS),
+)
+AGREEING["key of the code in a list of words that a server gets later"] = Case(
+    test=_SERVER.format("""'--additional-config', '{"backend": "fast"}'"""), engine=FLAGS
+)
+AGREEING["list of words of other flags"] = Case(
+    test=_SERVER.format("""'--compilation-config', '{"bakcend": "fast"}'"""), engine=FLAGS
 )
