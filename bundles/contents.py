@@ -24,7 +24,13 @@ from bundles.layout import (
 from bundles.readings import check_readings
 from bundles.stored_form import StoredForm, begin_forms, read_form, refuse_unknown_version
 from harness.model.change import Change
-from harness.model.evidence import EVIDENCE_ADAPTER, AnyEvidence, EnvironmentEvidence, KernelTestsEvidence
+from harness.model.evidence import (
+    EVIDENCE_ADAPTER,
+    AnyEvidence,
+    EnvironmentEvidence,
+    KernelTestsEvidence,
+    SweepEvidence,
+)
 from harness.model.judgement import Judgement
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
@@ -211,8 +217,9 @@ def check_consistency(bundle: Bundle) -> None:
 def _check_machines(records: Sequence[AnyEvidence]) -> None:
     """Every machine that a record names is described, and so is the fasttrack that judged."""
     described = {record.machine for record in records if isinstance(record, EnvironmentEvidence)}
-    # The kernels' tests are recorded elsewhere: their record describes its machine itself.
-    named = {r.hardware for r in records if r.hardware and not isinstance(r, KernelTestsEvidence)}
+    # The kernels' tests and sweeps are recorded elsewhere: their record describes its machine itself.
+    elsewhere = (KernelTestsEvidence, SweepEvidence)
+    named = {r.hardware for r in records if r.hardware and not isinstance(r, elsewhere)}
     if described and named <= described:
         return
     what = f"what {min(named - described)!r} is" if described else "on what machine and by which fasttrack"

@@ -69,12 +69,20 @@ def cli() -> None:
     type=PATH,
     multiple=True,
 )
+@click.option(
+    "--sweep",
+    "sweeps",
+    help="The folder of a `fasttrack sweep --tier gpu`, for tier gpu; repeatable.",
+    type=PATH,
+    multiple=True,
+)
 def validate(
     out: Path,
     python: Path,
     profile: Profile,
     resume: bool,
     kernel_tests: tuple[Path, ...],
+    sweeps: tuple[Path, ...],
     **options: Any,
 ) -> CommandResult:
     """Collect the evidence for a change, judge it and write the bundle."""
@@ -88,6 +96,7 @@ def validate(
         profile=profile,
         resume=resume,
         kernel_tests=kernel_tests,
+        sweeps=sweeps,
     )
     return validate.validate(asked)
 

@@ -56,6 +56,8 @@ class ValidateOptions:
     """The interpreter that has the DSL in which the kernels are written."""
     profile: Profile = "full"
     """How much the cpu tier asks of each arm."""
+    sweeps: tuple[Path, ...] = ()
+    """Folders of `fasttrack sweep`, which become evidence of the gpu tier."""
     kernel_tests: tuple[Path, ...] = ()
     """Records of `fasttrack kernels test`, which become evidence of the gpu tier."""
     resume: bool = False

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import log
 
 from pydantic import Field
 
 from harness.model.record import Record
 from harness.model.words import Arm, Outcome, Verdict
-from harness.stats.margins import decide_below, n_to_resolve
 from harness.stats.max_t import max_t_p_values
-from harness.stats.paired_ratio import PairedRatio, needed_pairs, paired_log_ratio, sign_flip_p
+from harness.stats.paired_ratio import PairedRatio
+from harness.stats.paired_verdict import MAX_DROPPED_SHARE, judge_pairs
 from perf_sweeps.block import Block, Failure, SweepPlan
 from perf_sweeps.cell import Cell
 from perf_sweeps.levels import (
@@ -25,9 +24,6 @@ from perf_sweeps.levels import (
     ttft_quantiles,
 )
 from perf_sweeps.void import find_disturbance, find_faults, find_lost, find_wrong_path, visit_time_ms
-
-MAX_DROPPED_SHARE = 0.25
-"""Of a cell's blocks, how many the rules may drop before the rest shows nothing."""
 
 
 class Margins(Record):
@@ -54,9 +50,6 @@ class Ratio(Record):
         return cls(
             estimate=found.estimate, ci_low=found.ci_low, ci_high=found.ci_high, n=found.n, sd=found.sd
         )
-
-    def __str__(self) -> str:
-        return f"{self.estimate:.4f} ({self.ci_low:.4f} to {self.ci_high:.4f}, {self.n} blocks)"
 
 
 class CellResult(Record):
@@ -122,20 +115,9 @@ def analyse(
     """
     results, logs, sweep = [], {}, plan.digest
     for cell in plan.cells:
-        blocks: dict[int, Block] = {}
-        failures = []
-        for record in records_of(cell.name):
-            if record.sweep != sweep:
-                continue
-            if isinstance(record, Failure):
-                failures.append(record)
-            elif code_digest is None or record.code_digest == code_digest:
-                blocks.setdefault(record.index, record)
-        # A crash of the candidate stays one though the block was measured later.
-        counts = [f for f in failures if f.index not in blocks or f.arm is Arm.CANDIDATE]
-        result, ratios = judge_cell(cell, [blocks[i] for i in sorted(blocks)], counts, plan, margins)
+        measured, failures = sort_records(records_of(cell.name), sweep, code_digest)
+        result, ratios = judge_cell(cell, measured, failures, plan, margins)
         # What was seen in untimed visits holds whatever became of the timed ones.
-        measured = list(blocks.values())
         update = {"experts": expert_spread(measured), "kernels": step_kernels(measured)}
         results.append(result.model_copy(update=update))
         if ratios:
@@ -146,6 +128,24 @@ def analyse(
         cells=tuple(results),
         alarms=find_alarms(logs, margins.alpha),
     )
+
+
+def sort_records(
+    records: Iterable[Block | Failure], sweep: str, code_digest: str | None
+) -> tuple[list[Block], list[Failure]]:
+    """A cell's blocks in their order, one of each, and the failures that count, of that sweep and that code."""
+    blocks: dict[int, Block] = {}
+    failures = []
+    for record in records:
+        if record.sweep != sweep:
+            continue
+        if isinstance(record, Failure):
+            failures.append(record)
+        elif code_digest is None or record.code_digest == code_digest:
+            blocks.setdefault(record.index, record)
+    # A crash of the candidate stays one though the block was measured later.
+    counts = [f for f in failures if f.index not in blocks or f.arm is Arm.CANDIDATE]
+    return [blocks[index] for index in sorted(blocks)], counts
 
 
 def decide_verdict(results: Sequence[CellResult]) -> Verdict:
@@ -222,22 +222,22 @@ def find_cell_fault(
 def _judge_times(
     cell: Cell, blocks: Sequence[Block], dropped: Sequence[str], plan: SweepPlan, margins: Margins
 ) -> tuple[CellResult, tuple[float, ...]]:
-    times = {arm: [_block_time(cell, block, arm) for block in blocks] for arm in plan.arms}
-    timing = paired_log_ratio(times[Arm.BASELINE], times[Arm.CANDIDATE], alpha=margins.alpha)
-    noise = None
-    if Arm.BASELINE_AGAIN in times:
-        noise = Ratio.of(
-            paired_log_ratio(times[Arm.BASELINE], times[Arm.BASELINE_AGAIN], alpha=margins.alpha)
-        )
-    outcome, message, needed = _decide(timing, noise, margins)
+    times = {arm: [block_time_ms(cell, block, arm) for block in blocks] for arm in plan.arms}
+    found = judge_pairs(
+        times[Arm.BASELINE],
+        times[Arm.CANDIDATE],
+        times.get(Arm.BASELINE_AGAIN, ()),
+        margin=margins.margin,
+        alpha=margins.alpha,
+    )
     ttft, notes = ttft_quantiles(blocks, Arm.CANDIDATE)
     return CellResult(
         cell=cell,
-        outcome=outcome,
-        message=message,
-        blocks_needed=needed,
-        ratio=Ratio.of(timing),
-        noise=noise,
+        outcome=found.outcome,
+        message=found.message,
+        blocks_needed=found.needed,
+        ratio=Ratio.of(found.timing),
+        noise=Ratio.of(found.noise) if found.noise is not None else None,
         baseline_ms=geometric_mean(times[Arm.BASELINE]),
         candidate_ms=geometric_mean(times[Arm.CANDIDATE]),
         baseline_tok_s=throughput(blocks, Arm.BASELINE),
@@ -248,34 +248,10 @@ def _judge_times(
         gpu=gpu_means(blocks),
         hardware=blocks[0].hardware,
         notes=(*dropped, *notes),
-    ), timing.log_ratios
+    ), found.timing.log_ratios
 
 
-def _decide(timing: PairedRatio, noise: Ratio | None, margins: Margins) -> tuple[Outcome, str, int | None]:
-    """The A/A decides first whether anything can be said."""
-    ratio, limit = Ratio.of(timing), 1 + margins.margin
-    if noise is None:
-        return Outcome.INCONCLUSIVE, f"Ratio {ratio}; there is no A/A to hold it against.", None
-    half_width = (noise.ci_high - noise.ci_low) / 2
-    if noise.ci_low > limit or noise.ci_high < 1 / limit:
-        return Outcome.INCONCLUSIVE, f"The A/A is biased: two baselines differ by {noise}.", None
-    if half_width > margins.margin:
-        text = f"The A/A is noisy: {noise}, half its interval exceeds {margins.margin:.1%}."
-        return Outcome.INCONCLUSIVE, text, n_to_resolve(noise.n, half_width, margins.margin)
-    outcome = decide_below(ratio.ci_low, ratio.ci_high, limit)
-    p = sign_flip_p([r - log(limit) for r in timing.log_ratios])
-    if outcome is Outcome.PASS and p > margins.alpha:
-        outcome = Outcome.INCONCLUSIVE
-    text = f"Ratio {ratio}, limit {limit:.3f}; exact sign-flip p {p:.3f}; A/A {noise.estimate:.4f}."
-    if outcome is not Outcome.INCONCLUSIVE:
-        return outcome, text, None
-    distance = abs(log(limit) - log(ratio.estimate))
-    if distance == 0:
-        return outcome, text, None
-    return outcome, text, max(needed_pairs(ratio.sd, distance, alpha=margins.alpha), ratio.n + 1)
-
-
-def _block_time(cell: Cell, block: Block, arm: Arm) -> float:
-    """Geometric mean of the arm's visits of the block, ms."""
+def block_time_ms(cell: Cell, block: Block, arm: Arm) -> float:
+    """Geometric mean of the arm's visits of the block."""
     times = [visit_time_ms(cell, v) for v in block.visits if v.arm is arm]
     return geometric_mean([t for t in times if t is not None])

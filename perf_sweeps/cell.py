@@ -134,12 +134,6 @@ class Axes(Record):
         return tuple(found.values())
 
 
-def scope_batches(max_batch: int) -> tuple[int, ...]:
-    """Powers of two up to the scope's limit, the limit, and one more."""
-    powers = [1 << i for i in range(max_batch.bit_length())]
-    return tuple(sorted({*powers, max_batch, max_batch + 1}))
-
-
 def mark_beyond(cells: Iterable[Cell], scope: ScopeSection) -> tuple[Cell, ...]:
     """The cells, those of batch limit + 1 marked as beyond the scope on purpose."""
     return tuple(

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from harness.model.errors import ConfigurationError
 from harness.model.manifest import ScopeSection
-from perf_sweeps.cell import Axes, Cell, Engine, Published, Workload, mark_beyond, scope_batches
+from perf_sweeps.cell import Axes, Cell, Engine, Published, Workload, mark_beyond
 
 _ARTICLE = "vLLM's article on the Kimi K3 specialised path"
 _GB300 = "GB300"
@@ -106,7 +106,7 @@ def scope_edges(scope: ScopeSection | None) -> tuple[Cell, ...]:
     engines = tuple(Engine(tensor_parallel=tp) for tp in scope.tensor_parallel)
     cells = Axes(
         workloads=(Workload.DECODE,),
-        batches=scope_batches(scope.max_batch),
+        batches=scope.edge_batches,
         shapes=((32, output_len), (max(1, scope.max_context // 2), output_len)),
         engines=engines,
     ).cells()

@@ -31,6 +31,7 @@ from harness.model.evidence import (
     SubjectEvidence,
     SuiteEvidence,
     SurfaceEvidence,
+    SweepEvidence,
     TaskScoresEvidence,
     TimingEvidence,
     WaitSourceEvidence,
@@ -101,6 +102,7 @@ FACTS: dict[type[AnyEvidence], dict[str, str]] = {
     },
     OwnersEvidence: {"path": "file"},
     OwnTestsEvidence: {"commit": "commit", "files": "test files", "tests": "tests"},
+    SweepEvidence: {"subject": "commit", "cells": "cells", "num_blocks": "blocks a cell"},
     KernelTestsEvidence: {"commit": "commit", "files": "sources of the run that the head has"},
     SourceEvidence: {
         "content_sha256": "bundle",

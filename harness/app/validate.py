@@ -26,6 +26,7 @@ from harness.app.resuming import RUN_FOLDER, is_awaited, mark_run, recover, reop
 from harness.app.sealing import judge_and_seal
 from harness.app.static_tier import collect_text
 from harness.app.suite_plan import SIZES
+from harness.app.sweep_evidence import record_sweeps
 from harness.config import (
     DEFAULT_MANIFEST,
     DEFAULT_POLICY,
@@ -36,7 +37,7 @@ from harness.config import (
 )
 from harness.facts.environment import can_run, collect_environment
 from harness.facts.git import Repository
-from harness.facts.packages import RECORDED
+from harness.facts.packages import RECORDED, digest_of_judge
 from harness.model.change import EMPTY_TREE, Change
 from harness.model.errors import ConfigurationError
 from harness.model.evidence import ChangedFilesEvidence, OwnersEvidence, SubjectEvidence, WaitSourceEvidence
@@ -133,14 +134,15 @@ def validate(
     question = replace(question, change=question.published.record(question.change))
     scrubber = scrubber_for(question)
     progress = Progress(quiet=options.output.quiet)
-    if options.kernel_tests and options.change.tier.rank < Tier.GPU.rank:
-        message = "Records of the kernels' tests are evidence of the gpu tier."
-        raise ConfigurationError("kernel-tests-tier", message, "Ask for it: --tier gpu.")
+    if (options.kernel_tests or options.sweeps) and options.change.tier.rank < Tier.GPU.rank:
+        message = "Records of the kernels' tests and of sweeps are evidence of the gpu tier."
+        raise ConfigurationError("recorded-tier", message, "Ask for it: --tier gpu.")
     recorder = open_recorder(question, options, progress, scrubber)
     interrupted = False
     try:
         collect_static(question, options, recorder)
         record_kernel_tests(question, options.kernel_tests, recorder)
+        record_sweeps(options.sweeps, recorder, digest_of_judge())
         collect_tiers(question, options, recorder, collect_cpu)
     except KeyboardInterrupt:
         interrupted = True

@@ -35,6 +35,7 @@ from harness.checks.isolation.iso011_pages_on_a_gpu import PagesOnAGpu
 from harness.checks.isolation.iso012_rows_on_a_gpu import RowsOnAGpu
 from harness.checks.performance.perf001_decode_itl import DecodeItl
 from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
+from harness.checks.performance.perf003_sweep import SweptScope
 from harness.checks.scope.sco001_temperature_sampling import TemperatureSampling
 from harness.checks.scope.sco002_structured_output import StructuredOutput
 from harness.checks.scope.sco003_full_context import FullContext
@@ -82,6 +83,7 @@ BUILT_IN: tuple[type[Check], ...] = (
     WaitClobbersMemory,
     DecodeItl,
     DecodeSpeedup,
+    SweptScope,
 )
 _ID = re.compile(r"[A-Z]{3,}[0-9]{3}")
 _ADVICE = "Remove or repair the distribution that adds it."

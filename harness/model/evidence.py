@@ -30,6 +30,7 @@ from harness.model.probe import (
 from harness.model.reach import HookedFile, InwardImport, OwnImport
 from harness.model.record import Record, digest_of
 from harness.model.surface import SettingUse, SwitchRead
+from harness.model.swept_cell import SweptCell
 from harness.model.words import Arm, Tier
 
 
@@ -302,6 +303,21 @@ class KernelAuditEvidence(EvidenceRecord):
     unread: tuple[UnreadText, ...] = ()
 
 
+class SweepEvidence(EvidenceRecord):
+    """A sweep of performance cells, made before by `fasttrack sweep`."""
+
+    kind: Literal["sweep"] = "sweep"
+    subject: str
+    """The commit whose code was served; other words where it says nothing of a commit."""
+    plan: str
+    """The digest of the sweep's plan."""
+    num_blocks: int
+    """Of each cell, as planned."""
+    harness_sha256: str
+    """Of the judge that measured."""
+    cells: tuple[SweptCell, ...]
+
+
 class KernelTestsEvidence(EvidenceRecord):
     """A run of `fasttrack kernels test`, made before, beside what the head commit holds of its sources."""
 
@@ -518,6 +534,7 @@ AnyEvidence = Annotated[
     | KernelCompilationEvidence
     | KernelAuditEvidence
     | KernelTestsEvidence
+    | SweepEvidence
     | WaitSourceEvidence
     | KernelSourcesEvidence
     | PythonEffectsEvidence

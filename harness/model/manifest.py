@@ -79,6 +79,12 @@ class ScopeSection(Record):
     """Where a step beyond the scope goes. An engine that is started for more may refuse to start, either way."""
 
     @property
+    def edge_batches(self) -> tuple[int, ...]:
+        """Powers of two up to the limit, the limit, and one more."""
+        powers = [1 << i for i in range(self.max_batch.bit_length())]
+        return tuple(sorted({*powers, self.max_batch, self.max_batch + 1}))
+
+    @property
     def nvidia_platforms(self) -> tuple[str, ...]:
         """The declared platforms that are NVIDIA GPUs."""
         return tuple(p for p in self.platforms if p != "cpu" and not p.startswith("gfx"))

@@ -15,7 +15,6 @@ from perf_sweeps.cell import (
     find_misfits,
     mark_beyond,
     require_in_scope,
-    scope_batches,
 )
 from perf_sweeps.presets import PRESETS, preset_cells
 
@@ -54,7 +53,8 @@ def test_every_axis_is_part_of_a_cells_name() -> None:
 
 
 def test_the_batches_of_a_scope_reach_one_beyond_its_limit() -> None:
-    assert scope_batches(12) == (1, 2, 4, 8, 12, 13)
+    scope = ScopeSection(platforms=("cpu",), max_batch=12, max_context=64)
+    assert scope.edge_batches == (1, 2, 4, 8, 12, 13)
 
 
 def test_one_batch_beyond_the_scope_is_asked_on_purpose_only() -> None:

@@ -172,7 +172,7 @@ def test_the_clean_path_passes_all_that_a_cpu_can_show_and_stays_undecided_for_t
     outcomes = {check.check: check.outcome for check in clean_run.judgement.checks}
     # Timing on a busy machine may decide nothing; it must never fail here.
     timing = outcomes.pop("PERF001")
-    gpu = ("ISO009", "ISO010", "ISO011", "ISO012", "SCO006", "COR012", "COR013", "PERF002")
+    gpu = ("ISO009", "ISO010", "ISO011", "ISO012", "SCO006", "COR012", "COR013", "PERF002", "PERF003")
     on_a_gpu = {outcomes.pop(check) for check in gpu}
     # The manifest names no entry points for the kernels that its slice serves on a GPU, and the copy has no hooks.
     kernels = {outcomes.pop(check.id) for check in (*kernel_rule_checks(), WaitClobbersMemory())}
