@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -111,7 +112,7 @@ class SettingReader:
 
     def _keys_in_words(self, module: Module, words: Sequence[ast.expr], site: Site) -> Iterator[SettingUse]:
         """Keys that a list of words gives the engine behind its flag, whichever call gets the list."""
-        for word, after in zip(words, [*words[1:], None], strict=True):
+        for word, after in itertools.zip_longest(words, words[1:]):
             if not (isinstance(word, ast.Constant) and str(word.value).startswith(FLAG_OF_THE_ENGINE)):
                 continue
             _, _, value = str(word.value).partition("=")

@@ -407,6 +407,9 @@ DRIFTS["key in a list of words that a server gets later"] = (
 AGREEING["key of the code in a list of words that a server gets later"] = Case(
     test=_SERVER.format("""'--additional-config', '{"backend": "fast"}'"""), engine=FLAGS
 )
+AGREEING["lists without words"] = Case(
+    test="def test_x():\n    run([], (), [1], ['--additional-config'])\n", engine=FLAGS
+)
 AGREEING["list of words of other flags"] = Case(
     test=_SERVER.format("""'--compilation-config', '{"bakcend": "fast"}'"""), engine=FLAGS
 )
