@@ -40,7 +40,8 @@ class Progress:
         """One line, with the seconds since the start."""
         if not self._quiet:
             with self._lock:
-                print(f"[{time.monotonic() - self._start:5.0f} s] {text}", file=sys.stderr, flush=True)
+                # One write a line: other processes may say something at the same time.
+                print(f"[{time.monotonic() - self._start:5.0f} s] {text}\n", end="", file=sys.stderr, flush=True)
 
 
 @dataclass(slots=True, kw_only=True)
