@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from harness.model.record import Record, digest_of
+from harness.model.step_kernels import StepKernels
 from harness.model.words import Arm, Tier
 from perf_sweeps.cell import Cell
 from perf_sweeps.replay import TurnResult
@@ -69,26 +70,6 @@ class ExpertCounts(Record):
     """A layer with experts: how many tokens each expert got."""
     problem: str = ""
     """What could not be counted."""
-
-
-class KernelTime(Record):
-    """One kernel in a decode step."""
-
-    name: str
-    launches: float
-    us: float
-
-
-class StepKernels(Record):
-    """What the GPU did in a decode step of a cell's untimed visit, by PyTorch's profiler; means over `num_steps`."""
-
-    num_steps: int
-    """0: nothing was seen, as without a GPU."""
-    busy_us: float | None = None
-    """In which the GPU did anything."""
-    num_kernels: float | None = None
-    kernels: tuple[KernelTime, ...] = ()
-    """Those that take the most time."""
 
 
 class Visit(Record):

@@ -18,6 +18,7 @@ from harness.model.completion import CompletionRequest
 from harness.model.errors import EngineError
 from harness.model.ledger import CodeTargets
 from harness.model.record import Record
+from harness.model.step_kernels import StepKernels
 from harness.model.words import Arm
 from perf_sweeps.agent_trace import AgentMix, Conversation, fit_trace, generate_trace
 from perf_sweeps.bench_driver import BenchDriver
@@ -28,7 +29,6 @@ from perf_sweeps.block import (
     LoadGenerator,
     MachineState,
     OpenLoopCheck,
-    StepKernels,
     Visit,
 )
 from perf_sweeps.cell import Cell, Workload

@@ -29,6 +29,7 @@ from harness.model.probe import (
 )
 from harness.model.reach import HookedFile, InwardImport, OwnImport
 from harness.model.record import Record, digest_of
+from harness.model.step_kernels import StepKernels
 from harness.model.surface import SettingUse, SwitchRead
 from harness.model.swept_cell import SweptCell
 from harness.model.words import Arm, Tier
@@ -260,6 +261,8 @@ class TimingBlock(Record):
     """At the block's start; None where it was not recorded."""
     gpu_after: GpuState | None = None
     """At its end."""
+    profile: StepKernels | None = None
+    """What the GPU did in its steady steps; None where the block was not profiled."""
 
 
 class TimingEvidence(EvidenceRecord):
@@ -272,6 +275,11 @@ class TimingEvidence(EvidenceRecord):
     compares: tuple[Arm, Arm]
     """(reference, other): baseline and candidate, or baseline and baseline_again for the A/A."""
     blocks: tuple[TimingBlock, ...]
+
+    @property
+    def is_profiled(self) -> bool:
+        """Whether it is the GPU's busy time that it tells; the profiler disturbs the wall time."""
+        return any(block.profile is not None for block in self.blocks)
 
 
 class KernelCompilationEvidence(EvidenceRecord):

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.model.step_kernels import StepKernels
 from harness.model.words import Arm, Outcome, Verdict
 from perf_sweeps.analysis import Margins
-from perf_sweeps.block import ExpertCounts, Failure, MachineState, OpenLoopCheck, StepKernels, Visit
+from perf_sweeps.block import ExpertCounts, Failure, MachineState, OpenLoopCheck, Visit
 from perf_sweeps.cell import Axes, Cell, Engine, Workload
 from perf_sweeps.simulated import Simulation
 from tests.perf_sweeps.sweeps import (
