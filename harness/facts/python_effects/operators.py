@@ -28,6 +28,7 @@ from harness.model.effects import EffectKind
 
 OnDuplicate = Literal["keeps", "overwrites", "unknown"]
 _LIBRARY = re.compile(r"torch\.library\.Library\((.*)\)")
+_ENGINE = "vllm"
 _DEFINES = frozenset({"custom_op", "triton_op", "define"})
 _IMPLEMENTS = re.compile(
     r"impl|impl_abstract|_?register_(fake|kernel|autograd|vmap|torch_dispatch|autocast|effectful_op)"
@@ -75,10 +76,14 @@ class EntryReader:
                 yield from self._library_function(node, site, last)
             elif last == "direct_register_custom_op":
                 yield from self._direct(node, site)
-            elif last in ("define", "impl") and texts(self._argument(node, site, 0)):
+            elif last in ("define", "impl") and (
+                names := self._operator_names(self._argument(node, site, 0))
+            ):
+                # A library that others made: of the engine's modules it is the engine's.
                 owner = callee.name.rpartition(".")[0]
-                for text in texts(self._argument(node, site, 0)):
-                    yield _operator(_joined(owner, text), "keeps" if last == "define" else "overwrites")
+                namespace = _ENGINE if owner.partition(".")[0] == _ENGINE else owner
+                for text in names:
+                    yield _operator(_joined(namespace, text), "keeps" if last == "define" else "overwrites")
             elif _REGISTERS.fullmatch(last) and not _NO_REGISTRY.fullmatch(callee.name):
                 yield self._registration(node, site, callee.name)
 
@@ -116,9 +121,9 @@ class EntryReader:
         given = [m[1] for v in library if isinstance(v, Made) and (m := _LIBRARY.fullmatch(v.name))]
         names = texts(self._argument(node, site, 0, "op_name"))
         for text in names:
-            yield _operator(f"{given[0] if given else 'vllm'}::{text}", "keeps")
+            yield _operator(f"{given[0] if given else _ENGINE}::{text}", "keeps")
         if not names:
-            yield _operator("vllm::…", "unknown", is_sure=False)
+            yield _operator(f"{_ENGINE}::…", "unknown", is_sure=False)
 
     def _registration(self, node: ast.expr, site: Site, name: str) -> Entry:
         registry = name.rpartition(".")[0]

@@ -99,11 +99,18 @@ def test_code_that_only_looks_like_a_reach_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "expected"), [("mentioned", Outcome.INCONCLUSIVE), ("fresh", Outcome.PASS)])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import torch\n@torch.library.custom_op('vllm::{}', mutates_args=())\ndef f(x: int) -> int: ...\n",
+        "from vllm.utils.torch_utils import vllm_lib\nvllm_lib.define('{}(Tensor x) -> Tensor')\n",
+    ],
+    ids=["by name", "by the engine's library"],
+)
 def test_an_operator_of_the_engines_namespace_passes_only_under_a_name_that_the_engine_does_not_hold(
-    name: str, expected: Outcome
+    code: str, name: str, expected: Outcome
 ) -> None:
-    code = f"import torch\n@torch.library.custom_op('vllm::{name}', mutates_args=())\ndef f(x: int) -> int: ...\n"
-    assert outcome(run(subject(code, compat="limit = 1\n"))) is expected
+    assert outcome(run(subject(code.format(name), compat="limit = 1\n"))) is expected
 
 
 @pytest.mark.parametrize("name", ["*", "thing"])
