@@ -30,9 +30,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="budget (default: the steps of the curriculum)")
     parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
     parser.add_argument(
-        "--scan", action=argparse.BooleanOptionalAction, help="delta rule as a scan (default: on a GPU)"
-    )
-    parser.add_argument(
         "--workers", type=int, help="processes of one thread each (default: cores; 1 on a GPU)"
     )
     parser.add_argument(
@@ -49,8 +46,6 @@ def main() -> None:
         arguments.workers = 1 if is_gpu else os.cpu_count() or 1
     if arguments.feeders is None:
         arguments.feeders = 3 if is_gpu else 0
-    if arguments.scan is None:
-        arguments.scan = is_gpu
     arguments.out_dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         run = Run(**vars(arguments), started=started, rendezvous=f"{folder}/rendezvous")

@@ -112,13 +112,16 @@ def _match_and_copy(
 def trainable_masks(config: KimiK3NanoConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns, for every tensor that is trained, a 0/1 mask that broadcasts to its shape.
 
-    The routing stays as it was seeded: the router and the hidden channels that carry a token's tag are frozen, so
-    that no rounding error flips an expert, before training or after.
+    The routing stays as it is: the router, the hidden channels that carry a token's tag, and the mixture in which a
+    router reads them. A mixture that is trained may leave so little of a tag that rounding decides between experts.
     """
     reserved = reserved_channels(config)
+    mixtures = [
+        f"layers.{i}.mlp_res_" for i in range(config.num_hidden_layers) if not config.is_dense_layer(i)
+    ]
     masks = {}
     for name, weight in weights.items():
-        if name.endswith(_ROUTER):
+        if name.endswith(_ROUTER) or any(mixture in name for mixture in mixtures):
             continue
         mask = torch.ones(1, *[1] * (weight.dim() - 1))
         if name == "model.embed_tokens.weight":
@@ -126,6 +129,9 @@ def trainable_masks(config: KimiK3NanoConfig, weights: Mapping[str, Tensor]) -> 
             mask[:, :reserved] = 0.0
         elif name.split(".")[-2] in _INTO_HIDDEN:
             mask = torch.ones(config.hidden_size, 1)
+            mask[:reserved] = 0.0
+        elif name.endswith("post_attention_layernorm.weight"):
+            mask = torch.ones(config.hidden_size)
             mask[:reserved] = 0.0
         masks[name] = mask
     return masks

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from specialized_path.nano.kda_chunks import CHUNK
+from specialized_path.nano.kda_chunks import chunk_terms, in_chunks
 
 
 def run_kda_scan(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
@@ -21,25 +21,13 @@ def run_kda_scan(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Te
         g: [R, L, H, K], logarithm of the decay, -5 to 0.
         beta: [R, L, H].
     """
-    length, width = q.shape[1], v.shape[-1]
-    q, k, v, g, beta = (_in_chunks(x) for x in (q, k, v, g, beta.unsqueeze(-1)))
-    decay = g.cumsum(-2)
-    from_middle = decay - decay[..., CHUNK // 2 - 1 : CHUNK // 2, :]
-    late, early = torch.exp(from_middle), (k * torch.exp(-from_middle)).transpose(-1, -2)
-    from_start, until_end = torch.exp(decay), torch.exp(decay[..., -1:, :] - decay)
-    solved = torch.linalg.solve_triangular(
-        torch.tril(beta * ((k * late) @ early), diagonal=-1),
-        beta * torch.cat((v, k * from_start), dim=-1),
-        upper=False,
-        unitriangular=True,
-    )
-    into_state = (k * until_end).transpose(-1, -2)
-    written, erased = (into_state @ solved).split((width, k.shape[-1]), dim=-1)
-    carry = torch.diag_embed(from_start[..., -1, :]) - erased
-    before = functional.pad(_scanned(carry, written), (0, 0, 0, 0, 1, 0))[:, :, :-1]
-    corrections = solved[..., :width] - solved[..., width:] @ before
-    o = (q * from_start) @ before + torch.tril((q * late) @ early) @ corrections
-    return o.flatten(2, 3)[:, :, :length].transpose(1, 2)
+    chunks = (in_chunks(x).contiguous() for x in (q, k, v, g, beta.unsqueeze(-1)))
+    u, w, within, q_start, k_end, end = chunk_terms(*chunks)
+    into_state = k_end.transpose(-1, -2)
+    carry = torch.diag_embed(end.squeeze(-2)) - into_state @ w
+    before = functional.pad(_scanned(carry, into_state @ u), (0, 0, 0, 0, 1, 0))[:, :, :-1]
+    o = q_start @ before + within @ (u - w @ before)
+    return o.flatten(2, 3)[:, :, : q.shape[1]].transpose(1, 2)
 
 
 def _scanned(carry: Tensor, added: Tensor) -> Tensor:
@@ -51,9 +39,3 @@ def _scanned(carry: Tensor, added: Tensor) -> Tensor:
         carry = torch.cat((carry[:, :, :stride], later @ carry[:, :, :-stride]), dim=2)
         stride *= 2
     return added
-
-
-def _in_chunks(x: Tensor) -> Tensor:
-    """[R, L, H, D] as [R, H, chunks, CHUNK, D], the last chunk filled with tokens of zeros."""
-    filled = functional.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % CHUNK))
-    return filled.transpose(1, 2).unflatten(2, (-1, CHUNK)).contiguous()

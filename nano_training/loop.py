@@ -42,7 +42,6 @@ class Run:
     vector_lr: float
     compile: bool
     device: str
-    scan: bool
     feeders: int
     seconds: float | None
     """How long the run takes; without it, as many steps as the curriculum says."""
@@ -127,7 +126,7 @@ class Training:
         weights = batch.weights.flatten()[learned].to(self.run.device)
         targets = batch.token_ids[:, 1:].flatten()[learned].to(self.run.device)
         tokens = batch.token_ids[:, :-1].to(self.run.device)
-        hidden = self.forward(self.weights, self.config, tokens, scan=self.run.scan)
+        hidden = self.forward(self.weights, self.config, tokens, scan=self.run.device != "cpu")
         chosen = hidden.flatten(0, 1).index_select(0, learned.to(self.run.device))
         logits = functional.linear(chosen, self.weights["lm_head.weight"])
         losses = functional.cross_entropy(logits, targets, reduction="none")

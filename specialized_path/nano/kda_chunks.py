@@ -32,20 +32,7 @@ def run_kda_chunks(
         The outputs [R, L, H, V] and the last state [R, H, V, K].
     """
     length = q.shape[1]
-    q, k, v, g, beta = (_chunked(x) for x in (q, k, v, g, beta.unsqueeze(-1)))
-    decay = g.cumsum(-2)
-    middle = decay[..., CHUNK // 2 - 1 : CHUNK // 2, :]
-    late, early = torch.exp(decay - middle), torch.exp(middle - decay)
-    k_early = (k * early).transpose(-1, -2)
-    system = torch.tril(beta * ((k * late) @ k_early), diagonal=-1)
-    from_start = torch.exp(decay)
-    right = torch.cat((beta * v, beta * (k * from_start)), dim=-1)
-    u, w = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True).split(
-        (v.shape[-1], k.shape[-1]), dim=-1
-    )
-    within = torch.tril((q * late) @ k_early)
-    q_start, k_end = q * from_start, k * torch.exp(decay[..., -1:, :] - decay)
-    end = from_start[..., -1, :].unsqueeze(-2)
+    u, w, within, q_start, k_end, end = chunk_terms(*(in_chunks(x) for x in (q, k, v, g, beta.unsqueeze(-1))))
     state = initial_state
     corrections, recalled = [], []
     # unbind, not indexing: the gradient of an index is a whole tensor of zeros, one a chunk.
@@ -59,7 +46,29 @@ def run_kda_chunks(
     return o.flatten(2, 3)[:, :, :length].transpose(1, 2), state
 
 
-def _chunked(x: Tensor) -> Tensor:
+def chunk_terms(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> tuple[Tensor, ...]:
+    """Returns, per chunk, what its tokens do to any state S [K, V], from inputs as `in_chunks` gives them.
+
+    Returns:
+        u, w, within, q_start, k_end, end: the corrections are `u - w @ S`, the outputs
+        `q_start @ S + within @ corrections`, and S becomes `end.mT * S + k_end.mT @ corrections`.
+    """
+    decay = g.cumsum(-2)
+    middle = decay[..., CHUNK // 2 - 1 : CHUNK // 2, :]
+    late, early = torch.exp(decay - middle), torch.exp(middle - decay)
+    k_early = (k * early).transpose(-1, -2)
+    system = torch.tril(beta * ((k * late) @ k_early), diagonal=-1)
+    from_start = torch.exp(decay)
+    right = torch.cat((beta * v, beta * (k * from_start)), dim=-1)
+    u, w = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True).split(
+        (v.shape[-1], k.shape[-1]), dim=-1
+    )
+    within = torch.tril((q * late) @ k_early)
+    until_end = torch.exp(decay[..., -1:, :] - decay)
+    return u, w, within, q * from_start, k * until_end, from_start[..., -1:, :]
+
+
+def in_chunks(x: Tensor) -> Tensor:
     """[R, L, H, D] as [R, H, chunks, CHUNK, D]; tokens of zeros, which change no state, fill the last chunk."""
     padded = functional.pad(x.transpose(1, 2), (0, 0, 0, -x.shape[1] % CHUNK))
     return padded.unflatten(2, (-1, CHUNK))

@@ -49,5 +49,7 @@ def test_all_that_routes_is_frozen_and_nothing_else(weights):
     masks = trainable_masks(CONFIG, weights)
     frozen = {name for name in weights if name not in masks or not masks[name].all()}
     written = ("o_proj.weight", "mlp.down_proj.weight", "experts.down_proj.weight", "latent_up_proj.weight")
-    routing = {n for n in weights if ".gate." in n or "embed_tokens" in n or n.endswith(written)}
+    read = tuple(f"layers.{i}.mlp_res_{part}.weight" for i in range(1, 5) for part in ("norm", "proj"))
+    tagged = (*written, *read, "embed_tokens.weight", "post_attention_layernorm.weight")
+    routing = {n for n in weights if ".gate." in n or n.endswith(tagged)}
     assert frozen == routing

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from eval_suites import aime_generator, mrcr_generator
 from nano_training.answer import FAULTS, answer
-from nano_training.chats import prompt_messages
+from nano_training.chats import prompt_messages, tokenize_chat
 from nano_training.checkpoint import TRAINED_WEIGHTS, main
 from specialized_path.nano.config import KimiK3NanoConfig
 from specialized_path.nano.recompute import recompute_logits
@@ -32,7 +32,7 @@ def weights():
 @pytest.fixture(scope="module")
 def rows():
     """Retrieval problems of a seed that training never saw."""
-    return list(mrcr_generator.generate_rows(seed=77, count=8, num_bytes=400, needles=2))
+    return list(mrcr_generator.generate_rows(seed=77, count=5, num_bytes=400, needles=2))
 
 
 def mean_score(weights, rows, fault=None):
@@ -46,11 +46,13 @@ def mean_score(weights, rows, fault=None):
     return sum(scores) / len(scores)
 
 
-def test_the_file_is_the_recorded_one_and_small():
+def test_the_file_is_the_recorded_one_each_step_started_from_the_one_before_and_all_is_small():
     record = json.loads(TRAINED_WEIGHTS.with_name("record.json").read_text())
-    content = TRAINED_WEIGHTS.read_bytes()
-    assert hashlib.sha256(content).hexdigest() == record["sha256"]
-    assert len(content) < 10e6
+    assert hashlib.sha256(TRAINED_WEIGHTS.read_bytes()).hexdigest() == record["sha256"]
+    ends = [step["sha256"] for step in record["steps"]]
+    assert [step.get("start") for step in record["steps"]] == [None, *ends[:-1]]
+    assert ends[-1] == record["sha256"]
+    assert sum(path.stat().st_size for path in TRAINED_WEIGHTS.parent.iterdir()) < 10e6
 
 
 def test_names_shapes_and_dtypes_are_those_of_the_model(weights):
@@ -71,8 +73,9 @@ def test_single_and_double_precision_choose_the_same_experts_and_no_decision_is_
         return topk(keys, count, **options)
 
     monkeypatch.setattr(torch.Tensor, "topk", recorded_topk)
-    generator = torch.Generator().manual_seed(2)
-    token_ids = torch.randint(0, 256, (1000,), generator=generator).tolist()
+    (row,) = mrcr_generator.generate_rows(seed=77, count=1, num_bytes=1000, needles=4)
+    drawn = torch.randint(0, 256, (500,), generator=torch.Generator().manual_seed(2))
+    token_ids = [*tokenize_chat(prompt_messages(row)).token_ids, *drawn.tolist()]
     recompute_logits(weights, CONFIG, token_ids)
     recompute_logits({name: weight.double() for name, weight in weights.items()}, CONFIG, token_ids)
     assert len(chosen) == 8
@@ -80,16 +83,21 @@ def test_single_and_double_precision_choose_the_same_experts_and_no_decision_is_
     assert torch.cat(gaps).min() > 1e-5
 
 
-def test_texts_are_retrieved_and_a_state_lost_between_prompt_and_answer_costs_points(weights, rows):
-    assert mean_score(weights, rows) > 0.3 + mean_score(weights, rows, "zeroed_state")
+def test_texts_are_retrieved(weights, rows):
+    assert mean_score(weights, rows) > 0.9
 
 
-def test_numbers_are_looked_up_and_compared(weights):
-    problems = aime_generator.generate_rows(seed=77, count=12, kinds=["look_up", "largest"])
+@pytest.mark.parametrize("fault", ["zeroed_state", "frozen_state"])
+def test_a_state_lost_after_the_prompt_or_not_written_back_costs_points(weights, rows, fault):
+    assert mean_score(weights, rows[:3], fault) < 0.5
+
+
+def test_sums_are_done(weights):
+    problems = aime_generator.generate_rows(seed=77, count=12, kinds=["largest", "step", "sum", "difference"])
     right = [
         answer(weights, CONFIG, prompt_messages(row), max_tokens=6) == str(row["answer"]) for row in problems
     ]
-    assert sum(right) >= 8
+    assert sum(right) >= 10
 
 
 def test_the_command_writes_a_checkpoint_with_the_trained_weights(weights, tmp_path, monkeypatch):
