@@ -56,8 +56,32 @@ def test_a_case_waits_for_a_shared_run_that_runs() -> None:
 
 
 def test_a_case_of_the_gpu_tier_runs_beside_nothing() -> None:
-    assert all(not task.is_alone or not beside for task, beside in run_plan(5))
-    assert all(not any(other.is_alone for other in beside) for _, beside in run_plan(5))
+    begun = run_plan(5)
+    on_gpu = [beside for task, beside in begun if task.stage is Stage.GPU]
+    assert on_gpu and not any(on_gpu)
+    assert all(other.stage is not Stage.GPU for _, beside in begun for other in beside)
+
+
+def test_what_is_timed_has_other_work_beside_it_and_features_come_before_the_other_engines() -> None:
+    begun = [task for task, _ in run_plan(2) if task.has_engines]
+    timed = [task.stage is Stage.TIMING or task.makes is Shared.MEASURED for task in begun]
+    assert timed == sorted(timed, reverse=True) and sum(timed) == 3
+    asked = [
+        any(c.fault.features for c in task.cases)
+        for task in begun
+        if task.stage is Stage.ARM and not task.makes
+    ]
+    assert asked == sorted(asked, reverse=True) and any(asked)
+
+
+def test_a_shared_run_is_begun_before_cases_of_its_kind() -> None:
+    for has_engines in (True, False):
+        kinds = [
+            task.makes is None
+            for task in PLAN
+            if task.has_engines is has_engines and task.stage is not Stage.TIMING
+        ]
+        assert kinds == sorted(kinds)
 
 
 def test_of_two_jobs_one_has_engines_while_there_is_other_work() -> None:

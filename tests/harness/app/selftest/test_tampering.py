@@ -39,8 +39,8 @@ class Gate:
     repo: Path
     reads: list[str]
 
-    def read(self) -> int:
-        terms = read_question(ChangeOptions(repo=self.repo, base="HEAD~1", head="HEAD"))
+    def read(self, base: str = "HEAD~1") -> int:
+        terms = read_question(ChangeOptions(repo=self.repo, base=base, head="HEAD"))
         tampering._read_once(tampering._digest_of_git(self.repo), static_question(terms))
         return len(self.reads)
 
@@ -69,6 +69,11 @@ def test_what_nobody_touched_is_read_once(gate: Gate, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", "--mirror", str(gate.repo), "elsewhere")
     git(gate.repo, "status")
     assert gate.read() == 1
+
+
+def test_another_change_of_the_same_repository_is_read_anew(gate: Gate) -> None:
+    commit(gate.repo, **{"own.py": "A = 2\n"})
+    assert [gate.read(), gate.read("HEAD~2"), gate.read()] == [1, 2, 2]
 
 
 def replace_object(repo: Path) -> None:
