@@ -155,15 +155,18 @@ class Selftest:
             waiting[:] = [other for other in waiting if other.needs is not task.makes]
 
     def _group(self, cases: Sequence[Case]) -> list[list[Case]]:
-        """A fault is alone, since one could hide another; clean twins that take an engine, or run tests, share that."""
+        """A fault is alone, since one could hide another; clean twins that take an engine, or run tests, share that.
+
+        Those come first: nothing is to be left that waits for the longest.
+        """
         shared = [c for c in cases if c.is_twin and c.fault.stage in _SHARED and c.base is None]
-        groups = [[c] for c in cases if c not in shared]
+        groups: list[list[Case]] = []
         for stage in _SHARED:
             twins = {c.edit: c for c in shared if c.fault.stage is stage}
             if twins:
                 together = self.workplace.group(f"twins-{stage}", twins)
                 groups += [[twins[edit] for edit in edits] for edits in together]
-        return groups
+        return groups + [[c] for c in cases if c not in shared]
 
     def _why_not(self, case: Case) -> str:
         """Why this machine, or this call, cannot run a case."""
