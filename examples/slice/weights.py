@@ -37,7 +37,7 @@ def fill(model: nn.Module, seed: int = 0) -> int:
     """Overwrites all parameters, the packed experts too, which vLLM leaves as memory was; returns how many.
 
     A token chooses its experts by itself, farther from a tie than rounding carries: its embedding names a group, no
-    layer writes the entries that do, and routers read little else. With routers drawn like the rest an expert is on the
+    layer writes the entries that do, and routers read nothing else. With routers drawn like the rest an expert is on the
     edge in most layers, and two correct paths come to differ by one. As many experts are loaded as those would ask for.
     """
     parameters = sorted(model.named_parameters())
@@ -63,13 +63,13 @@ def _fill(name: str, weight: Tensor, generator: torch.Generator) -> None:
     elif name.endswith(("A_log", "dt_bias")) or "conv1d" in name:
         weight.copy_(0.5 * noise)
     elif name.endswith("e_score_correction_bias"):
-        weight.copy_(0.01 * noise)
+        weight.copy_(0.002 * noise)
     elif "embed_tokens" in name:
         weight.copy_(noise)
         _name_groups(weight, groups, torch.full_like(noise[:, 0], _CODE))
     elif name.endswith(".gate.weight"):
-        weight.copy_(0.05 * noise * weight.shape[-1] ** -0.5)
-        _name_groups(weight, groups, 0.1 + 0.02 * noise[:, 0].clamp(-1, 1))
+        weight.zero_()
+        _name_groups(weight, groups, 0.2 + 0.04 * noise[:, 0].clamp(-1, 1))
     else:
         weight.copy_(noise * weight.shape[-1] ** -0.5)
         if name.endswith(_WRITES_RESIDUAL):

@@ -141,7 +141,7 @@ class _Routed(nn.Module):
         return scores.topk(16).indices.sort().values, (best[:, 15] - best[:, 16]).min().item()
 
 
-@pytest.mark.parametrize("size", [0.0, 1.0, 5.0])
+@pytest.mark.parametrize("size", [0.0, 1.0, 50.0])
 def test_a_token_chooses_its_experts_by_itself_and_nowhere_near_a_tie(size):
     model = _Routed()
     fill(model)
@@ -149,7 +149,7 @@ def test_a_token_chooses_its_experts_by_itself_and_nowhere_near_a_tie(size):
         alone, _ = model.experts(torch.arange(64), 0.0)
         among, margin = model.experts(torch.arange(64), size)
     assert torch.equal(alone, among)
-    assert margin > 0.1
+    assert margin > 0.03
 
 
 def test_tokens_ask_for_as_many_experts_as_drawn_routers_would():
