@@ -12,15 +12,7 @@ from specialized_path.nano.kda_chunks import chunk_terms, in_chunks
 
 
 def run_kda_scan(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
-    """Returns the outputs [R, L, H, V] of `run_kda_chunks` from a state of zeros, up to rounding.
-
-    Args:
-        q: [R, L, H, K], normalised and scaled.
-        k: [R, L, H, K], normalised.
-        v: [R, L, H, V].
-        g: [R, L, H, K], logarithm of the decay, -5 to 0.
-        beta: [R, L, H].
-    """
+    """Returns the outputs [R, L, H, V] that `run_kda_chunks` gives of the same tokens and a state of zeros."""
     chunks = (in_chunks(x).contiguous() for x in (q, k, v, g, beta.unsqueeze(-1)))
     u, w, within, q_start, k_end, end = chunk_terms(*chunks)
     into_state = k_end.transpose(-1, -2)

@@ -11,7 +11,7 @@ from harness.model.words import Arm, Tier
 
 AMPLITUDE = 4.0
 """Standard deviation of the noise over the root mean square of a row. A trained model shrugs off as much noise as
-signal: the miniature then still says 98 of 100 tokens of an answer right, 83 at twice and 29 at four times as much."""
+signal: the miniature then still says 99 of 100 tokens of an answer right, 90 at twice and 35 at four times as much."""
 
 
 def collect_control(recorder: Recorder, session: ArmSession, suite: Suite) -> None:
