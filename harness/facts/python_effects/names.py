@@ -12,14 +12,8 @@ from harness.model.effects import FoundName, NameSearch
 _MAX_PLACES = 20
 _MAX_ENGINES = 4
 """Of which a process that judges one change after the other keeps what was looked for."""
-_BEGINNING = rb"[\"']((?:[A-Z][A-Z0-9]*_)+)"
-_COMPUTED = re.compile(
-    rb"(?:(?<![=!<>])=\s*" + _BEGINNING + rb"[\"'])|(?:" + _BEGINNING + rb"(?:\{|%|[\"']\s*[+%]))"
-)
-"""The beginning of a variable's name that code completes or keeps to do so: `f"OWN_{name}"`, `PREFIX = "OWN_"`.
-
-One that names are compared with (`name.startswith("OWN_")`, an element of a list) reads none of them.
-"""
+_BEGINNING = re.compile(rb"[\"']((?:[A-Z][A-Z0-9]*_)+)(?:\{|%|[\"'])")
+_KEPT = re.compile(rb"(?<![=!<>])=$")
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9]*_")
 _COMPARES = re.compile(rb"(==|!=|\bin|\bis|\bcase|\|)$")
 _ENTERS = re.compile(
@@ -45,9 +39,9 @@ def search_names(names: Iterable[str], files: Mapping[str, bytes]) -> tuple[Name
         for path, content in files.items():
             for match in pattern.finditer(content):
                 found[match[2].decode()].append(_found(path, content, match, is_key=_is_key(content, match)))
-            for match in _COMPUTED.finditer(content) if capitals else ():
+            for match in _BEGINNING.finditer(content) if capitals else ():
                 for name in capitals:
-                    if name.startswith((match[1] or match[2]).decode()):
+                    if name.startswith(match[1].decode()) and _is_completed(content, match):
                         found[name].append(_found(path, content, match, is_key=False))
     return tuple(NameSearch(name=name, found=_first(found[name])) for name in wanted)
 
@@ -75,6 +69,17 @@ def _first(found: Iterable[FoundName]) -> tuple[FoundName, ...]:
 def _found(path: str, content: bytes, match: re.Match[bytes], *, is_key: bool) -> FoundName:
     line = content.count(b"\n", 0, match.start()) + 1
     return FoundName(place=f"{path}:{line}", is_key=is_key)
+
+
+def _is_completed(content: bytes, match: re.Match[bytes]) -> bool:
+    """Whether code completes the beginning of a name, or keeps it to do so: `f"OWN_{name}"`, `PREFIX = "OWN_"`.
+
+    One that names are compared with (`name.startswith("OWN_")`, an element of a list) reads none of them.
+    """
+    is_whole = match[0][-1:] in (b'"', b"'")
+    after = content[match.end() : match.end() + 8].lstrip()
+    before = content[max(match.start() - 8, 0) : match.start()].rstrip()
+    return not is_whole or after.startswith((b"+", b"%")) or _KEPT.search(before) is not None
 
 
 def _is_key(content: bytes, match: re.Match[bytes]) -> bool:
