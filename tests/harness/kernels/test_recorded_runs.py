@@ -89,6 +89,26 @@ def test_a_record_of_tests_launches_the_variants_that_the_inventory_has_and_it_m
     assert launched == {name for name in variants if fnmatchcase(name, run.match)}
 
 
+def test_the_page_of_the_experts_counts_tests_and_variants_as_their_records_do():
+    page = " ".join((EVIDENCE.parent / "moe.md").read_text(encoding="utf-8").split())
+    quoted = re.findall(
+        r"(\d+) of [a-zA-Z ,]+ with (\d+)(?: variants)? \(\[record\]\(evidence/([^)]+)\)\)", page
+    )
+    runs = [
+        KernelTestRun(**json.loads((EVIDENCE / name).read_text(encoding="utf-8"))) for _, _, name in quoted
+    ]
+    launched = [{name for test in run.tests for name in test.launched} for run in runs]
+    counts = [
+        (
+            sum(test.outcome == "passed" for test in run.tests),
+            sum(fnmatchcase(name, run.match) for name in names),
+        )
+        for run, names in zip(runs, launched, strict=True)
+    ]
+    assert len(quoted) == 2
+    assert [(int(tests), int(variants)) for tests, variants, _ in quoted] == counts
+
+
 def changed_since(sources: dict[str, str], needed: Iterable[str] = ()) -> set[str]:
     """Files of the record, or that its run cannot have done without, which it does not have as they are here."""
     listed = CURRENT.split("**Changed since**")[1].split("\n\n**")[0]
