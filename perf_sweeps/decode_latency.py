@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
 
 from harness.model.completion import Completer, CompletionRequest
+from harness.model.errors import EngineError
+from harness.model.evaluation import SuiteItem
 from harness.model.evidence import GpuState, TimingBlock, TimingEvidence
+from harness.model.step_kernels import StepKernels
 from harness.model.words import Arm, Tier
 
 Progress = Callable[[int, int], None]
+Profiler = Callable[[Arm, str], Mapping[str, Any]]
+"""Tells an arm's worker "start" or "stop", and gives its answer."""
 
 
 def plan_blocks(compares: tuple[Arm, Arm], num_pairs: int) -> tuple[tuple[int, Arm], ...]:
@@ -59,21 +67,35 @@ def time_decode(
     recorded_at: Callable[[], str],
     wake: Callable[[Arm], None] | None = None,
     observe: Callable[[], GpuState | None] | None = None,
+    profiler: Profiler | None = None,
     progress: Progress | None = None,
 ) -> TimingEvidence:
     """Runs one cell and returns its blocks; one warm-up block an arm comes first and is not recorded.
 
     `wake` is called before each block with the arm that is about to be timed: others may be put to sleep there.
-    `observe` reads the GPU at both ends of each block.
-    Raises `EngineError` when a server dies.
+    `observe` reads the GPU at both ends of each block. With a `profiler` each block says what the GPU did in its steps.
+    Raises `EngineError` when a server dies, or tells no profile.
     """
-    cell = f"decode/b{batch}/{compares[0]}-{compares[1]}"
+    cell = f"{'profile' if profiler is not None else 'decode'}/b{batch}/{compares[0]}-{compares[1]}"
+
+    def serve(
+        arm: Arm, requests: Sequence[CompletionRequest], suite: str
+    ) -> tuple[tuple[SuiteItem, ...], StepKernels | None]:
+        if profiler is None:
+            return completers[arm].complete_many(requests, concurrency=batch, suite=suite), None
+        profiler(arm, "start")
+        items = completers[arm].complete_many(requests, concurrency=batch, suite=suite)
+        try:
+            return items, StepKernels.model_validate(profiler(arm, "stop"))
+        except ValidationError as error:
+            raise EngineError("profile-unreadable", f"{arm} tells no profile: {error}") from error
+
     for arm in compares:
         if wake is not None:
             wake(arm)
         # Position -2 takes prompts from the end of the list: the first pair must not be answered from memory.
         warm_up = block_requests(prompts, batch=batch, position=-2, num_tokens=num_tokens)
-        completers[arm].complete_many(warm_up, concurrency=batch, suite=f"{cell}/warm-up")
+        serve(arm, warm_up, f"{cell}/warm-up")
     blocks: list[TimingBlock] = []
     order = plan_blocks(compares, num_pairs)
     for position, (pair, arm) in enumerate(order):
@@ -82,7 +104,7 @@ def time_decode(
             wake(arm)
         load = round(os.getloadavg()[0], 2)
         before = observe() if observe is not None else None
-        items = completers[arm].complete_many(requests, concurrency=batch, suite=cell)
+        items, profile = serve(arm, requests, cell)
         after = observe() if observe is not None else None
         block = TimingBlock(
             pair=pair,
@@ -92,6 +114,7 @@ def time_decode(
             load_1min=load,
             gpu_before=before,
             gpu_after=after,
+            profile=profile,
         )
         blocks.append(block)
         if progress is not None:

@@ -13,7 +13,10 @@ from harness.model.errors import EngineError
 from harness.model.evidence import GpuState, TimingEvidence
 from harness.model.manifest import Manifest
 from harness.model.words import Arm, Tier
-from perf_sweeps.decode_latency import time_decode
+from perf_sweeps.decode_latency import Profiler, time_decode
+
+PROFILED_TOKENS = 24
+"""Of each answer of a profiled block: the steps that a worker profiles, and some before and after them."""
 
 
 class TimedArm(Protocol):
@@ -55,10 +58,11 @@ def collect_timing(
     num_pairs: int,
     num_tokens: Callable[[int], int],
     observe: Callable[[], GpuState | None] | None = None,
+    profiler: Profiler | None = None,
 ) -> None:
     """Times decode at each batch of the manifest, candidate and A/A, with coverage off.
 
-    Cells that are in evidence are not timed again.
+    Cells that are in evidence are not timed again. Profiled cells come last: what has profiled may be slower after it.
 
     Args:
         manifest: As the tier takes it.
@@ -68,13 +72,16 @@ def collect_timing(
         num_pairs: Of blocks, a cell.
         num_tokens: Of each answer, by the batch.
         observe: Reads the GPU's state.
+        profiler: Makes an arm's worker profile its steps; None where there is no GPU, and no cell is profiled.
     """
-    done = {(cell.batch, cell.compares) for cell in recorder.evidence.of(TimingEvidence, tier=tier)}
+    timed = recorder.evidence.of(TimingEvidence, tier=tier)
+    done = {(cell.is_profiled, cell.batch, cell.compares) for cell in timed}
     cells = [
-        (batch, compares)
+        (is_profiled, batch, compares)
+        for is_profiled in (False, True)[: 1 if profiler is None else 2]
         for batch in manifest.performance.batches
         for compares in ((Arm.BASELINE, Arm.BASELINE_AGAIN), (Arm.BASELINE, Arm.CANDIDATE))
-        if (batch, compares) not in done
+        if (is_profiled, batch, compares) not in done
     ]
     missing = [arm for arm in Arm if arm not in sessions or not sessions[arm].alive]
     if cells and missing:
@@ -92,8 +99,10 @@ def collect_timing(
                 session.pause()
         sessions[awake].resume()
 
-    for batch, compares in cells:
-        what = f"timing at batch {batch}, {compares[0]} against {compares[1]}"
+    for is_profiled, batch, compares in cells:
+        what = (
+            f"{'profile' if is_profiled else 'timing'} at batch {batch}, {compares[0]} against {compares[1]}"
+        )
         recorder.progress.say(what)
         try:
             wake(Arm.BASELINE)
@@ -103,12 +112,13 @@ def collect_timing(
                 compares=compares,
                 batch=batch,
                 num_pairs=num_pairs,
-                num_tokens=num_tokens(batch),
+                num_tokens=PROFILED_TOKENS if is_profiled else num_tokens(batch),
                 tier=tier,
                 hardware=recorder.hardware,
                 recorded_at=utc_now,
                 wake=wake,
                 observe=observe,
+                profiler=profiler if is_profiled else None,
             )
         except EngineError as error:
             recorder.broken(tier, what, error)

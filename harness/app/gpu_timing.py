@@ -1,4 +1,7 @@
-"""Collects timings of decode on a GPU: three resident engines of the slice, one of which computes at a time."""
+"""Collects timings of decode on a GPU: three resident engines of the slice, one of which computes at a time.
+
+Once all is timed, short blocks are profiled.
+"""
 
 from __future__ import annotations
 
@@ -176,6 +179,7 @@ def collect_gpu_timing(
             num_pairs=num_pairs,
             num_tokens=num_tokens,
             observe=observe,
+            profiler=lambda arm, word: sessions[arm].completer.rpc("fasttrack_profile", word)[0],
         )
     except BaseException:
         for session in sessions.values():

@@ -1,4 +1,7 @@
-"""Decode-only inter-token latency of one timed cell, from the ledger, and what makes the cell void."""
+"""Decode-only time a token of one timed cell, and what makes the cell void.
+
+By the ledger's clock; of a profiled cell, the GPU's busy time.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from harness.model.evaluation import SuiteItem
 from harness.model.evidence import EvidenceSet, GpuState, LedgerEvidence, TimingBlock, TimingEvidence
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
+from harness.model.step_kernels import StepKernels
 from harness.model.words import Arm, Outcome
 from harness.stats.paired_ratio import PairedRatio, paired_log_ratio
 
@@ -26,24 +30,27 @@ MAX_VOID_PAIR_SHARE = 0.25
 """Of a cell's pairs, how many may be left out because a block of theirs could not be timed, whatever its time."""
 MIN_COMMON_PREFIX_RATIO = 0.5
 """Of the A/A's common prefix with the baseline, what the timed answers of the candidate must share with it."""
+MIN_PROFILED_STEPS = 8
+"""Steps of each block that the profiler must have seen."""
 BusyTimes = Sequence[tuple[int, int]]
 """Start and end of steps, in nanoseconds of the machine's monotonic clock."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockTiming:
-    """One block's mean time between full decode steps."""
+    """One block's mean time a token: between full decode steps, or of a profiled block the GPU's busy time."""
 
     pair: int
     arm: Arm
     itl_ms: float
     client_itl_ms: float | None
-    """None when the client recorded no arrival times."""
+    """None when the client recorded no arrival times, and of a profiled block."""
     num_tokens: int
     """Tokens a request behind `itl_ms`."""
     load_1min: float | None
     gpu: tuple[GpuState | None, GpuState | None]
     """At both ends of the block."""
+    profile: StepKernels | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +66,22 @@ class CellTiming:
     void_pairs: tuple[str, ...] = ()
     """Pairs that were left out, with the reason."""
 
+    @property
+    def is_profiled(self) -> bool:
+        """Whether its times are the GPU's busy times."""
+        return any(block.profile is not None for block in self.blocks)
+
+    def num_kernels(self, arm: Arm) -> float:
+        """Kernels in a decode step of the arm; 0 where it was not profiled."""
+        found = [b.profile.num_kernels for b in self.blocks if b.arm is arm and b.profile is not None]
+        return fmean([n for n in found if n is not None] or [0.0])
+
 
 def measure_cell(
     cell: TimingEvidence, evidence: EvidenceSet, manifest: Manifest, policy: Policy
 ) -> CellTiming | Ruling:
     """The cell's ratio, or the ruling that says why it is void."""
-    for ruling in (find_design_fault(cell, policy), find_answer_fault(cell)):
+    for ruling in (find_design_fault(cell, policy), find_answer_fault(cell), find_profile_fault(cell)):
         if ruling is not None:
             return ruling
     steps: dict[Arm, TokenSteps] = {}
@@ -197,6 +214,26 @@ def find_answer_fault(cell: TimingEvidence) -> Ruling | None:
     )
 
 
+def find_profile_fault(cell: TimingEvidence) -> Ruling | None:
+    """Blocks in which the profiler saw too few steps. None is left out: that would be for the arm to choose."""
+    if not cell.is_profiled:
+        return None
+    seen = [(block, block.profile.num_steps if block.profile is not None else 0) for block in cell.blocks]
+    lines = [
+        f"block {b.position} of {b.arm}: {n} steps, {MIN_PROFILED_STEPS} are needed"
+        for b, n in seen
+        if n < MIN_PROFILED_STEPS
+    ]
+    if not lines:
+        return None
+    return _void(
+        Outcome.INCONCLUSIVE,
+        f"{cell.cell}: in {len(lines)} of {len(seen)} blocks the GPU's profiler saw too few steady decode steps.",
+        "Profile where PyTorch's profiler sees the GPU's kernels; each block needs steps that go on alike.",
+        lines,
+    )
+
+
 def find_fallback(cell: TimingEvidence, steps: dict[Arm, TokenSteps], policy: Policy) -> Ruling | None:
     """Timed candidate blocks that another path served time that path; so do off arms that are not off."""
     for arm in cell.compares:
@@ -263,6 +300,8 @@ def time_block(
         return _void(
             Outcome.ERROR, f"{cell.cell}: the ledger's clock stands still in block {block.position}."
         )
+    if block.profile is not None:
+        return _busy_time(block, block.profile, cell, elapsed_ns, per_request)
     client = [_client_itl_ms(i, ts, common) for i, ts in zip(block.items, tokens, strict=True)]
     known = [ms for ms in client if ms is not None]
     timing = BlockTiming(
@@ -275,6 +314,33 @@ def time_block(
         gpu=(block.gpu_before, block.gpu_after),
     )
     return find_client_fault(timing) or timing
+
+
+def _busy_time(
+    block: TimingBlock,
+    profile: StepKernels,
+    cell: TimingEvidence,
+    elapsed_ns: Sequence[int],
+    per_request: float,
+) -> BlockTiming | Ruling:
+    """The GPU's busy time a token; it cannot be more than the steps took, nor of more steps than there were."""
+    busy_us = profile.busy_us or 0.0
+    if profile.num_steps > len(elapsed_ns) + 1 or profile.num_steps * busy_us > sum(elapsed_ns) / 1000:
+        return _void(
+            Outcome.ERROR,
+            f"{cell.cell}: the profile of block {block.position} of {block.arm} tells of {profile.num_steps} steps of "
+            f"{busy_us:.1f} us, the ledger of {len(elapsed_ns) + 1} steps in {sum(elapsed_ns) / 1000:.1f} us.",
+        )
+    return BlockTiming(
+        pair=block.pair,
+        arm=block.arm,
+        itl_ms=busy_us / 1000 * len(elapsed_ns) / per_request,
+        client_itl_ms=None,
+        num_tokens=round(per_request),
+        load_1min=block.load_1min,
+        gpu=(block.gpu_before, block.gpu_after),
+        profile=profile,
+    )
 
 
 def _is_full(step: TokenStep, batch: int) -> bool:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import log
 
 from harness.checks.joins.arm_proof import ONE_PROCESS, find_problems, shared_between_arms
 from harness.checks.joins.missing import missing_ruling
-from harness.checks.joins.ruling import Ruling, finding_of
+from harness.checks.joins.ruling import Ruling, combine_rulings, finding_of
 from harness.checks.joins.token_steps import timing_cells
 from harness.checks.performance.cell_rulings import (
     FairCell,
     VoidCell,
     fair_measurements,
+    interval_words,
+    is_biased,
     load_lines,
     measure_batch,
 )
@@ -23,6 +26,8 @@ from harness.model.policy import Policy
 from harness.model.words import Arm, Outcome, Principle, Tier
 from harness.stats.margins import decide_above, decide_below
 from harness.stats.paired_ratio import needed_pairs, sign_flip_p
+
+SLOWER = "The path is slower than the baseline at this batch: correct it, or leave the batch out of scope."
 
 
 class DecodeSpeedup(BaseCheck):
@@ -36,7 +41,8 @@ class DecodeSpeedup(BaseCheck):
     requires = ()
     how = (
         "Paired blocks as in PERF001, on a GPU; each batch must be non-inferior by the policy's margin (Student's "
-        "bound and an exact sign-flip test); a claim needs the lower bound of the speed-up."
+        "bound and an exact sign-flip test) in the GPU's busy time a token, and in wall time where its A/A is quiet; "
+        "a claim needs the lower bound of the speed-up in wall time."
     )
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
@@ -54,14 +60,14 @@ class DecodeSpeedup(BaseCheck):
         if not performance.decode_batches:
             text = "The manifest names no decode batches to time."
             return [self.finding(Outcome.NOT_RUN, subject, text, advice="Name them under [performance].")]
-        cells = {
-            batch: measure_batch(context, batch, self.tier, max_half_width=context.policy.itl_margin)
-            for batch in performance.batches
-        }
+        measure = partial(measure_batch, context, tier=self.tier, max_half_width=context.policy.itl_margin)
+        cells = {batch: measure(batch) for batch in performance.batches}
         findings = []
         for batch, cell in cells.items():
-            ruling = cell.ruling if isinstance(cell, VoidCell) else decide_not_slower(cell, context.policy)
-            findings.append(finding_of(self, f"batch {batch}", ruling, cell.evidence_ids))
+            busy = measure(batch, is_profiled=True)
+            ruling = decide_batch(cell, busy, context.policy)
+            ids = tuple(dict.fromkeys((*cell.evidence_ids, *busy.evidence_ids)))
+            findings.append(finding_of(self, f"batch {batch}", ruling, ids))
         for claim in performance.claims:
             cell = cells[claim.batch]
             subject = f"claim: {claim.value:g}x at batch {claim.batch} on {claim.hardware}"
@@ -96,25 +102,54 @@ class DecodeSpeedup(BaseCheck):
         return findings
 
 
+def decide_batch(wall: FairCell | VoidCell, busy: FairCell | VoidCell, policy: Policy) -> Ruling:
+    """The GPU's busy time decides, and the wall time is held to what it can show; a fault of its cells voids both."""
+    if isinstance(wall, VoidCell) and wall.noisy is None:
+        return wall.ruling
+    by_wall = decide_noisy(wall, policy) if isinstance(wall, VoidCell) else decide_not_slower(wall, policy)
+    by_busy = busy.ruling if isinstance(busy, VoidCell) else decide_not_slower(busy, policy)
+    return combine_rulings([by_busy, by_wall])
+
+
+def decide_noisy(cell: VoidCell, policy: Policy) -> Ruling:
+    """Wall time beside an A/A that is not quiet: it shows nothing but a candidate that is slower all the same.
+
+    Where two baselines differ by more than the margin, the bar is as much higher as they can differ, either way.
+    """
+    assert cell.noisy is not None
+    ratio, noise = cell.noisy.timing.ratio, cell.noisy.noise.ratio
+    limit = 1 + policy.itl_margin
+    if is_biased(noise, policy.itl_margin):
+        limit *= max(noise.ci_high, 1 / noise.ci_low)
+    is_slower = ratio.ci_low > limit
+    shows = f"lies beyond {limit:.3f} all the same" if is_slower else "is told and decides nothing"
+    return Ruling(
+        outcome=Outcome.FAIL if is_slower else Outcome.NOT_APPLICABLE,
+        message=f"Wall time: candidate / baseline {interval_words(ratio)} {shows}: {cell.ruling.message}",
+        advice=SLOWER if is_slower else "",
+        measurements=fair_measurements(cell.noisy),
+        details=(*load_lines(cell.noisy.timing), *cell.ruling.details),
+    )
+
+
 def decide_not_slower(cell: FairCell, policy: Policy) -> Ruling:
-    """Whether the candidate takes at most the margin more time a token than the baseline."""
+    """Whether the candidate takes at most the margin more time a token than the baseline, of whichever clock."""
     ratio, limit = cell.timing.ratio, 1 + policy.itl_margin
     outcome = decide_below(ratio.ci_low, ratio.ci_high, limit)
     p = sign_flip_p([r - log(limit) for r in ratio.log_ratios])
     if outcome is Outcome.PASS and p > policy.alpha:
         outcome = Outcome.INCONCLUSIVE
+    what = "The GPU's busy time a token" if cell.timing.is_profiled else "Wall time"
     advice = ""
     if outcome is Outcome.FAIL:
-        advice = (
-            "The path is slower than the baseline at this batch: correct it, or leave the batch out of scope."
-        )
+        advice = SLOWER
     elif outcome is Outcome.INCONCLUSIVE:
         distance = max(abs(log(limit) - log(ratio.estimate)), 1e-4)
         wanted = max(needed_pairs(ratio.sd, distance, alpha=policy.alpha), ratio.n + 1)
         advice = f"Collect about {wanted} pairs instead of {ratio.n}."
     return Ruling(
         outcome=outcome,
-        message=f"Batch {cell.batch} on {cell.hardware}: candidate / baseline {ratio.estimate:.4f} (interval "
+        message=f"{what} at batch {cell.batch} on {cell.hardware}: candidate / baseline {ratio.estimate:.4f} (interval "
         f"{ratio.ci_low:.4f} to {ratio.ci_high:.4f}, {ratio.n} pairs), limit {limit:.2f}; exact sign-flip p {p:.3f}.",
         advice=advice,
         measurements=fair_measurements(cell, limit),

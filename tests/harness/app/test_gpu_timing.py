@@ -10,12 +10,14 @@ from statistics import median
 
 import pytest
 
-from harness.app import gpu_timing
+from bundles.cells import name_of
+from harness.app import decode_timing, gpu_timing
 from harness.app.gpu_timing import collect_gpu_timing, num_tokens
 from harness.app.probes import ProbeRun
 from harness.app.recorder import Progress, Recorder
 from harness.app.resuming import unproven
-from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
+from harness.checks.performance.cell_rulings import VoidCell, measure_batch
+from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup, decide_not_slower
 from harness.model.change import Change
 from harness.model.check import CheckContext
 from harness.model.evidence import (
@@ -28,8 +30,9 @@ from harness.model.evidence import (
     evidence_set,
 )
 from harness.model.finding import Finding
-from harness.model.manifest import Claim, Manifest, PerformanceSection
+from harness.model.manifest import Claim, PerformanceSection
 from harness.model.probe import DrawnWeights
+from harness.model.step_kernels import StepKernels
 from harness.model.words import Arm, Outcome, Tier
 from tests.harness.app.kept_records import Kept
 from tests.harness.app.test_gpu_tier import MANIFEST as OURS
@@ -66,8 +69,9 @@ GPU = GpuState(
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProbeRun:
-    """A run on a made GPU, with answers of ten tokens."""
+    """A run on a made GPU, with answers of ten tokens, and twelve in profiled blocks."""
     monkeypatch.setattr(gpu_timing, "num_tokens", lambda _: 10)
+    monkeypatch.setattr(decode_timing, "PROFILED_TOKENS", 12)
     monkeypatch.setattr(gpu_timing, "find_gpu_reader", lambda: (lambda: GPU, ""))
     for name in ("base", "head", "arms"):
         (tmp_path / name).mkdir()
@@ -102,9 +106,12 @@ def collected(
     return run.recorder.evidence
 
 
-def findings_of(evidence: EvidenceSet, manifest: Manifest = MANIFEST) -> dict[str, Finding]:
-    context = CheckContext(change=CHANGE, manifest=manifest, policy=POLICY_OF_SLEEPS, evidence=evidence)
-    return {f.subject: f for f in DecodeSpeedup().run(context)}
+def context_of(evidence: EvidenceSet) -> CheckContext:
+    return CheckContext(change=CHANGE, manifest=MANIFEST, policy=POLICY_OF_SLEEPS, evidence=evidence)
+
+
+def findings_of(evidence: EvidenceSet) -> dict[str, Finding]:
+    return {f.subject: f for f in DecodeSpeedup().run(context_of(evidence))}
 
 
 def gaps_of(evidence: EvidenceSet) -> Mapping[str, GapEvidence]:
@@ -116,14 +123,57 @@ def test_both_comparisons_of_a_batch_are_recorded_with_arms_ledgers_and_the_gpu_
 ) -> None:
     evidence = collected(run, monkeypatch)
     cells = evidence.of(TimingEvidence, tier=Tier.GPU)
-    assert [(c.batch, c.compares[1], c.hardware) for c in cells] == [
-        (2, Arm.BASELINE_AGAIN, "16 cores, NVIDIA H200"),
-        (2, Arm.CANDIDATE, "16 cores, NVIDIA H200"),
+    assert [(c.is_profiled, c.batch, c.compares[1], c.hardware) for c in cells] == [
+        (is_profiled, 2, other, "16 cores, NVIDIA H200")
+        for is_profiled in (False, True)
+        for other in (Arm.BASELINE_AGAIN, Arm.CANDIDATE)
     ]
     assert {(b.gpu_before, b.gpu_after) for cell in cells for b in cell.blocks} == {(GPU, GPU)}
-    assert {len(i.token_ids) for c in cells for b in c.blocks for i in b.items} == {10}
+    lengths = {(c.is_profiled, len(i.token_ids)) for c in cells for b in c.blocks for i in b.items}
+    assert lengths == {(False, 10), (True, 12)}
+    profiles = {b.profile for c in cells if c.is_profiled for b in c.blocks}
+    assert profiles == {StepKernels(num_steps=8, busy_us=600.0, num_kernels=90)}
+    assert len({name_of(cell) for cell in cells}) == 4
     assert [r.failure for r in evidence.of(ArmEvidence, tier=Tier.GPU)] == ["", "", ""]
     assert not gaps_of(evidence) and not unproven(evidence)
+
+
+def test_nothing_is_profiled_before_all_is_timed_and_what_is_there_is_not_profiled_again(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence = collected(run, monkeypatch)
+    ids = [
+        (row.started_ns, "profile" in part.request_id)
+        for arm in Arm
+        if (ledger := evidence.ledger(arm, Tier.GPU)) is not None
+        for row in ledger.rows
+        for part in row.requests
+    ]
+    order = [is_profiled for _, is_profiled in sorted(ids)]
+    assert any(order) and order == sorted(order)
+    cells = evidence.of(TimingEvidence)
+    run.recorder.records.remove(cells[-1])
+    again = collected(run, monkeypatch).of(TimingEvidence)
+    assert again[:-1] == cells[:-1] and again[-1] != cells[-1]
+    assert again[-1].is_profiled and again[-1].compares == cells[-1].compares
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "outcome", "words"),
+    [
+        ("is busy", Outcome.FAIL, "candidate / baseline 2.0000"),
+        ("sees no GPU", Outcome.INCONCLUSIVE, "in 5 of 10 blocks the GPU's profiler saw too few"),
+        ("hides kernels", Outcome.ERROR, "tells no profile"),
+    ],
+)
+def test_a_candidate_whose_profile_is_worse_or_shows_nothing_does_not_pass(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch, behaviour: str, outcome: Outcome, words: str
+) -> None:
+    evidence = collected(run, monkeypatch, step_s=0.004, candidate=behaviour)
+    busy = measure_batch(context_of(evidence), 2, Tier.GPU, max_half_width=0.3, is_profiled=True)
+    ruling = busy.ruling if isinstance(busy, VoidCell) else decide_not_slower(busy, POLICY_OF_SLEEPS)
+    assert ruling.outcome is outcome and words in ruling.message
+    assert findings_of(evidence)["batch 2"].outcome is not Outcome.PASS
 
 
 def test_no_two_arms_ever_compute_at_the_same_time(run: ProbeRun, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,9 +233,10 @@ def test_an_arm_that_breaks_leaves_gaps_and_the_records_of_the_others(
     run: ProbeRun, monkeypatch: pytest.MonkeyPatch, behaviour: str
 ) -> None:
     evidence = collected(run, monkeypatch, candidate=behaviour)
-    assert [c.compares[1] for c in evidence.of(TimingEvidence, tier=Tier.GPU)] == [Arm.BASELINE_AGAIN]
-    gap = gaps_of(evidence)["timing at batch 2, baseline against candidate"]
-    assert gap.broke and "candidate" in gap.reason
+    assert {c.compares[1] for c in evidence.of(TimingEvidence, tier=Tier.GPU)} == {Arm.BASELINE_AGAIN}
+    for what in ("timing", "profile"):
+        gap = gaps_of(evidence)[f"{what} at batch 2, baseline against candidate"]
+        assert gap.broke and "candidate" in gap.reason
     assert Outcome.PASS not in {f.outcome for f in findings_of(evidence).values()}
 
 
@@ -227,7 +278,7 @@ def test_a_cell_whose_servers_ledger_is_gone_proves_nothing(
     run: ProbeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     records = [r for r in collected(run, monkeypatch) if r.kind != "ledger"]
-    assert len(unproven(evidence_set(records))) == 4
+    assert len(unproven(evidence_set(records))) == 8
 
 
 def test_what_is_done_while_the_arms_start_has_ended_before_anything_is_timed(

@@ -62,6 +62,12 @@ for line in asked:
     if command["do"] == "tokenize":
         say(tokens=list(command["text"].encode()))
         continue
+    if command["do"] == "rpc":
+        busy_us = STEP_S * (6e5 if behaviour == "is busy" else 3e5)
+        seen = {"num_steps": 8, "num_kernels": 0 if behaviour == "hides kernels" else 90, "busy_us": busy_us}
+        seen = {"num_steps": 0} if behaviour == "sees no GPU" else seen
+        say(answer=seen if command["args"] == ["stop"] else {})
+        continue
     if command["do"] == "forget":
         say(forgot=behaviour != "remembers")
         continue

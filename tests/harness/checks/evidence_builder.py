@@ -32,6 +32,7 @@ from harness.model.evidence import (
 from harness.model.ledger import ImportedFile, LedgerRow, StepDecision, StepRequest, TracerProof
 from harness.model.manifest import Manifest
 from harness.model.policy import Policy
+from harness.model.step_kernels import StepKernels
 from harness.model.words import Arm, Tier
 
 R = TypeVar("R", bound=EvidenceRecord)
@@ -116,12 +117,18 @@ class World:
     """The arm called candidate is a second baseline, down to its configuration."""
     speed: float = 0.8
     """The candidate's step time over the baseline's."""
+    speed_again: float = 1.0
+    """The second baseline's, which is a bias of the machine."""
     timing_noise: float = 0.01
     """Standard deviation of a block's log step time."""
     disturbed: Callable[[str, int], bool] = never
     """By cell and place in time: whether the block's steps take a tenth longer."""
     overlaps: Callable[[str, int], bool] = never
     """By cell and place in time: whether the block begins with the one before, and not after it."""
+    busy: float | None = None
+    """The candidate's busy time of the GPU over the baseline's, in cells that are profiled; None profiles none."""
+    busy_noise: float = 0.002
+    """Standard deviation of a profiled block's log busy time."""
     num_pairs: int = 6
     num_greedy: int = 52
     num_forced: int = 8
@@ -220,6 +227,7 @@ class MadeEngine:
 
     def _duration_ns(self, batch: int, *, is_prefill: bool, fast: bool) -> int:
         ms = (20.0 if is_prefill else 5.0 + 0.5 * batch) * (self.world.speed if fast else 1.0)
+        ms *= self.world.speed_again if self.arm is Arm.BASELINE_AGAIN else 1.0
         return int(ms * self._block_factor * np.exp(self.rng.normal(0, 0.01)) * 1e6)
 
     def _emit(self, running: _Running) -> None:
@@ -346,9 +354,10 @@ def build_evidence(world: World | None = None) -> EvidenceSet:
             records.append(_record(SuiteEvidence, world, suite=suite, arm=arm, items=tuple(items)))
             if arm is Arm.BASELINE:
                 continuations.setdefault(suite, {i.item: i.token_ids for i in items})
-    for batch in (1, MAX_BATCH):
-        for other in (Arm.BASELINE_AGAIN, Arm.CANDIDATE):
-            records.append(_time_cell(engines, world, batch, other))
+    for is_profiled in (False, True)[: 1 if world.busy is None else 2]:
+        for batch in (1, MAX_BATCH):
+            for other in (Arm.BASELINE_AGAIN, Arm.CANDIDATE):
+                records.append(_time_cell(engines, world, batch, other, is_profiled=is_profiled))
     for arm, engine in engines.items():
         records.append(_record(LedgerEvidence, world, arm=arm, rows=tuple(engine.rows)))
         records.append(_arm_record(arm, world))
@@ -443,9 +452,20 @@ def _free_run(request: Request) -> tuple[int, ...]:
     return tokens
 
 
-def _time_cell(engines: dict[Arm, MadeEngine], world: World, batch: int, other: Arm) -> TimingEvidence:
+def _profile(world: World, arm: Arm, batch: int, *parts: object) -> StepKernels:
+    """A GPU that is busy for a seventh of the step."""
+    is_fast = arm is Arm.CANDIDATE
+    busy_us = 700.0 + 70 * batch
+    busy_us *= (world.busy or 1.0) if is_fast else 1.0
+    busy_us *= float(np.exp(numbers(world.seed, *parts, "busy").normal(0, world.busy_noise)))
+    return StepKernels(num_steps=12, busy_us=busy_us, num_kernels=90 if is_fast else 150)
+
+
+def _time_cell(
+    engines: dict[Arm, MadeEngine], world: World, batch: int, other: Arm, *, is_profiled: bool
+) -> TimingEvidence:
     compares = (Arm.BASELINE, other)
-    cell = f"decode/b{batch}/{compares[0]}-{compares[1]}"
+    cell = f"{'profile' if is_profiled else 'decode'}/b{batch}/{compares[0]}-{compares[1]}"
     blocks = []
     began_ns = 0
     for pair in range(world.num_pairs):
@@ -468,7 +488,12 @@ def _time_cell(engines: dict[Arm, MadeEngine], world: World, batch: int, other: 
                 began_ns = max(engine.now_ns for engine in engines.values()) + 1_000_000
             engines[arm].now_ns = began_ns
             items = engines[arm].time_block(cell, requests, factor)
-            blocks.append(TimingBlock(pair=pair, position=position, arm=arm, items=items, load_1min=0.5))
+            profile = _profile(world, arm, batch, cell, position) if is_profiled else None
+            blocks.append(
+                TimingBlock(
+                    pair=pair, position=position, arm=arm, items=items, load_1min=0.5, profile=profile
+                )
+            )
     return _record(
         TimingEvidence,
         world,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 
@@ -20,8 +21,9 @@ from harness.model.evidence import (
     TimingEvidence,
     evidence_set,
 )
-from harness.model.finding import Finding
+from harness.model.finding import Finding, Measurement
 from harness.model.manifest import Claim, Manifest, PerformanceSection
+from harness.model.step_kernels import StepKernels
 from harness.model.words import Arm, Outcome, Tier
 from harness.runner import order_checks, run_checks
 from tests.harness.checks.evidence_builder import (
@@ -44,8 +46,12 @@ def on_gpu(
     pairs: int = 8,
     disturbed: Callable[[str, int], bool] = never,
     overlaps: Callable[[str, int], bool] = never,
+    busy: float | None = 0.5,
+    busy_noise: float = 0.002,
+    falls_back: Callable[[str, int], bool] = never,
+    again: float = 1.0,
 ) -> EvidenceSet:
-    """The timed cells as a GPU would leave them: the step time is all that the path changes."""
+    """The timed cells as a GPU would leave them: times are all that the path changes, of steps and of the GPU."""
     made = World(
         speed=speed,
         timing_noise=noise,
@@ -56,6 +62,10 @@ def on_gpu(
         hardware="NVIDIA H200",
         disturbed=disturbed,
         overlaps=overlaps,
+        busy=busy,
+        busy_noise=busy_noise,
+        falls_back=falls_back,
+        speed_again=again,
     )
     return evidence_set(r.model_copy(update={"tier": Tier.GPU}) for r in build_evidence(made))
 
@@ -72,6 +82,14 @@ def findings_of(evidence: EvidenceSet, manifest: Manifest = MANIFEST) -> dict[st
 
 def claim_of(evidence: EvidenceSet, manifest: Manifest) -> Finding:
     return next(f for s, f in findings_of(evidence, manifest).items() if s.startswith("claim"))
+
+
+def of_wall(finding: Finding, what: str = "candidate") -> Measurement:
+    return next(m for m in finding.measurements if m.name == f"decode ITL ratio, batch 8, {what}")
+
+
+def of_busy(finding: Finding, what: str = "candidate") -> Measurement:
+    return next(m for m in finding.measurements if m.name == f"decode GPU busy ratio, batch 8, {what}")
 
 
 def test_timings_of_the_cpu_tier_say_nothing_of_a_gpu() -> None:
@@ -94,7 +112,7 @@ def test_the_reason_why_there_is_no_gpu_is_given() -> None:
 def test_a_faster_candidate_passes_at_every_batch() -> None:
     found = findings_of(on_gpu())
     assert {s: f.outcome for s, f in found.items()} == {"batch 1": Outcome.PASS, "batch 8": Outcome.PASS}
-    assert found["batch 8"].measurements[0].margin == pytest.approx(1.02)
+    assert of_wall(found["batch 8"]).margin == of_busy(found["batch 8"]).margin == pytest.approx(1.02)
 
 
 def test_a_slower_candidate_fails() -> None:
@@ -106,8 +124,152 @@ def test_a_candidate_on_the_margin_is_inconclusive_and_the_finding_says_how_many
     assert finding.outcome is Outcome.INCONCLUSIVE and "pairs instead of 8" in finding.advice
 
 
-def test_an_a_a_wider_than_the_margin_is_inconclusive() -> None:
-    assert findings_of(on_gpu(noise=0.1))["batch 8"].outcome is Outcome.INCONCLUSIVE
+def test_a_busy_time_whose_a_a_is_wider_than_the_margin_decides_nothing() -> None:
+    finding = findings_of(on_gpu(busy_noise=0.1))["batch 8"]
+    assert finding.outcome is Outcome.INCONCLUSIVE and "two baselines differ" in finding.message
+
+
+def test_wall_time_whose_a_a_is_noisy_is_told_and_the_busy_time_decides() -> None:
+    finding = findings_of(on_gpu(noise=0.1))["batch 8"]
+    assert finding.outcome is Outcome.PASS
+    assert "is told and decides nothing" in finding.message and of_wall(finding).margin is None
+
+
+def test_a_candidate_that_is_slower_beyond_all_noise_of_the_wall_time_fails() -> None:
+    finding = findings_of(on_gpu(noise=0.1, speed=2.0))["batch 8"]
+    assert finding.outcome is Outcome.FAIL and "all the same" in finding.message
+
+
+def test_a_candidate_that_keeps_the_gpu_busy_for_longer_fails_though_the_step_takes_no_longer() -> None:
+    finding = findings_of(on_gpu(speed=1.0, busy=1.2))["batch 8"]
+    assert finding.outcome is Outcome.FAIL and finding.message.startswith("The GPU's busy time a token")
+
+
+def test_work_that_moved_from_the_gpu_to_its_host_fails_by_wall_time() -> None:
+    finding = findings_of(on_gpu(speed=1.2, busy=0.5))["batch 8"]
+    assert finding.outcome is Outcome.FAIL and finding.message.startswith("Wall time")
+
+
+def test_the_kernels_in_a_step_are_told() -> None:
+    found = {m.name: m.estimate for m in findings_of(on_gpu())["batch 8"].measurements}
+    assert found["kernels in a decode step, batch 8, baseline"] == 150
+    assert found["kernels in a decode step, batch 8, candidate"] == 90
+
+
+def test_timings_without_a_profile_do_not_pass() -> None:
+    found = findings_of(on_gpu(busy=None))
+    assert {f.outcome for f in found.values()} == {Outcome.NOT_RUN}
+    assert "profiled decode at batch 8" in found["batch 8"].message
+
+
+def test_a_profile_without_timings_does_not_pass() -> None:
+    records = [r for r in on_gpu() if not isinstance(r, TimingEvidence) or r.is_profiled]
+    assert {f.outcome for f in findings_of(evidence_set(records)).values()} == {Outcome.NOT_RUN}
+
+
+def slowed(*words: Slowdown) -> Callable[[TimingBlock], TimingBlock]:
+    state = GpuState(
+        name="made",
+        sm_clock_mhz=1200,
+        memory_clock_mhz=None,
+        power_w=None,
+        temperature_c=None,
+        slowdowns=words,
+    )
+    return lambda block: block.model_copy(update={"gpu_after": state})
+
+
+def in_profile(
+    change: Callable[[TimingBlock], TimingBlock], *positions: int, arm: Arm = Arm.CANDIDATE
+) -> Finding:
+    """What comes of batch 8 with an arm's blocks at these places of the candidate's profiled cell changed."""
+
+    def changed(cell: TimingEvidence) -> TimingEvidence:
+        if (cell.is_profiled, cell.batch, cell.compares[1]) != (True, 8, Arm.CANDIDATE):
+            return cell
+        meant = [b for b in cell.blocks if b.arm is arm and (not positions or b.position in positions)]
+        blocks = tuple(change(b) if b in meant else b for b in cell.blocks)
+        return cell.model_copy(update={"blocks": blocks})
+
+    return findings_of(change_records(on_gpu(), TimingEvidence, changed))["batch 8"]
+
+
+def seen(num_steps: int, busy_us: float = 500.0) -> Callable[[TimingBlock], TimingBlock]:
+    profile = StepKernels(num_steps=num_steps, busy_us=busy_us, num_kernels=9) if num_steps else None
+    return lambda b: b.model_copy(update={"profile": profile or StepKernels(num_steps=0)})
+
+
+def lost(block: TimingBlock) -> TimingBlock:
+    items = tuple(i.model_copy(update={"error": "refused"}) for i in block.items)
+    return block.model_copy(update={"items": items})
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome", "words"),
+    [
+        (seen(0), Outcome.INCONCLUSIVE, "in 8 of 16 blocks the GPU's profiler saw too few"),
+        (seen(7), Outcome.INCONCLUSIVE, "in 8 of 16 blocks the GPU's profiler saw too few"),
+        (lambda b: b.model_copy(update={"profile": None}), Outcome.INCONCLUSIVE, "saw too few"),
+        (seen(16), Outcome.ERROR, "tells of 16 steps"),
+        (seen(12, 1e5), Outcome.ERROR, "100000.0 us"),
+        (lost, Outcome.FAIL, "of candidate were lost"),
+        (slowed("hw_thermal_slowdown"), Outcome.INCONCLUSIVE, "8 of 8 pairs could not be timed"),
+    ],
+    ids=[
+        "nothing",
+        "few steps",
+        "not at all",
+        "more steps than were",
+        "longer than it took",
+        "lost",
+        "too hot",
+    ],
+)
+def test_a_profile_that_shows_too_little_or_too_much_voids_the_busy_time(
+    change: Callable[[TimingBlock], TimingBlock], outcome: Outcome, words: str
+) -> None:
+    finding = in_profile(change)
+    assert finding.outcome is outcome and words in finding.message
+
+
+def test_an_arm_does_not_choose_which_of_its_blocks_are_profiled() -> None:
+    assert in_profile(seen(0), 1).outcome is Outcome.INCONCLUSIVE
+    assert in_profile(slowed("hw_slowdown"), 1).outcome is Outcome.PASS
+
+
+def test_a_request_that_was_served_in_the_profile_and_is_in_no_block_voids_it() -> None:
+    ledger = on_gpu().ledger(Arm.CANDIDATE, Tier.GPU)
+    assert ledger is not None
+    row = next(r for r in ledger.rows if any("profile/b8" in p.request_id for p in r.requests))
+    parts = tuple(
+        p.model_copy(update={"request_id": re.sub(r"-\d+r-", "-99999r-", p.request_id)}) for p in row.requests
+    )
+    more = row.model_copy(update={"step": len(ledger.rows), "requests": parts})
+
+    def served(record: LedgerEvidence) -> LedgerEvidence:
+        return record.model_copy(update={"rows": (*record.rows, more)})
+
+    found = findings_of(change_records(on_gpu(), LedgerEvidence, served, arm=Arm.CANDIDATE))
+    assert Outcome.PASS not in {f.outcome for f in found.values()}
+
+
+def test_a_profile_of_steps_that_fell_back_fails() -> None:
+    evidence = on_gpu(falls_back=lambda suite, batch: suite.startswith("profile") and batch == 8)
+    finding = findings_of(evidence)["batch 8"]
+    assert finding.outcome is Outcome.FAIL and "profile/b8" in finding.message
+
+
+def test_a_biased_a_a_of_the_wall_time_raises_the_bar_by_as_much() -> None:
+    biased = on_gpu(again=0.85, noise=0.005, speed=1.1)
+    finding = findings_of(biased)["batch 8"]
+    assert finding.outcome is Outcome.PASS and "biased" in finding.message
+    finding = findings_of(on_gpu(again=0.85, noise=0.005, speed=1.5))["batch 8"]
+    assert finding.outcome is Outcome.FAIL and "all the same" in finding.message
+
+
+def test_the_profiles_own_wall_time_counts_for_no_claim() -> None:
+    records = [r for r in on_gpu() if not isinstance(r, TimingEvidence) or r.is_profiled]
+    assert claim_of(evidence_set(records), claiming(1.2)).outcome is Outcome.NOT_RUN
 
 
 def test_four_pairs_that_all_agree_are_too_few_for_the_exact_test() -> None:
@@ -180,21 +342,9 @@ def in_blocks(change: Callable[[TimingBlock], TimingBlock], *positions: int) -> 
     return change_records(on_gpu(), TimingEvidence, changed)
 
 
-def slowed(*words: Slowdown) -> Callable[[TimingBlock], TimingBlock]:
-    state = GpuState(
-        name="made",
-        sm_clock_mhz=1200,
-        memory_clock_mhz=None,
-        power_w=None,
-        temperature_c=None,
-        slowdowns=words,
-    )
-    return lambda block: block.model_copy(update={"gpu_after": state})
-
-
 def test_a_block_in_which_the_gpu_was_too_hot_is_left_out_with_its_pair_whatever_its_time() -> None:
     finding = findings_of(in_blocks(slowed("hw_thermal_slowdown"), 3))["batch 8"]
-    assert (finding.outcome, finding.measurements[0].n) == (Outcome.PASS, 7)
+    assert (finding.outcome, of_wall(finding).n) == (Outcome.PASS, 7)
     assert any("left out" in line and "hw_thermal_slowdown" in line for line in finding.details)
 
 
@@ -205,7 +355,7 @@ def test_a_gpu_that_was_too_hot_in_more_than_a_quarter_of_the_pairs_timed_nothin
 
 def test_a_power_cap_is_the_arms_own_and_leaves_nothing_out() -> None:
     finding = findings_of(in_blocks(slowed("sw_power_cap"), *range(16)))["batch 8"]
-    assert (finding.outcome, finding.measurements[0].n) == (Outcome.PASS, 8)
+    assert (finding.outcome, of_wall(finding).n) == (Outcome.PASS, 8)
     assert any("1200 MHz, sw_power_cap" in line for line in finding.details)
 
 
@@ -214,7 +364,7 @@ CELL = "decode/b8/baseline-candidate"
 
 def test_a_block_that_overlaps_another_arms_is_left_out_with_its_pair() -> None:
     finding = findings_of(on_gpu(overlaps=lambda cell, place: (cell, place) == (CELL, 1)))["batch 8"]
-    assert (finding.outcome, finding.measurements[0].n) == (Outcome.PASS, 7)
+    assert (finding.outcome, of_wall(finding).n) == (Outcome.PASS, 7)
     assert any("left out" in line and "computed at the same time" in line for line in finding.details)
 
 
@@ -242,18 +392,18 @@ def test_an_idle_arm_that_computes_beside_the_two_compared_disturbs_them_too() -
 
 
 def test_one_slow_block_widens_the_interval_and_is_not_left_out() -> None:
-    calm = findings_of(on_gpu())["batch 8"].measurements[0]
+    calm = of_wall(findings_of(on_gpu())["batch 8"])
     finding = findings_of(on_gpu(disturbed=lambda cell, place: (cell, place) == (CELL, 2)))["batch 8"]
-    wide = finding.measurements[0]
+    wide = of_wall(finding)
     assert (calm.n, wide.n) == (8, 8) and finding.outcome is Outcome.PASS
     assert wide.ci_high is not None and calm.ci_high is not None and wide.ci_high > calm.ci_high + 0.01
 
 
-def test_one_slow_block_among_the_baselines_leaves_nothing_decided() -> None:
+def test_one_slow_block_among_the_baselines_leaves_the_wall_time_undecided() -> None:
     noise = "decode/b8/baseline-baseline_again"
     found = findings_of(on_gpu(disturbed=lambda cell, place: (cell, place) == (noise, 2)))
-    assert found["batch 8"].outcome is Outcome.INCONCLUSIVE
-    assert found["batch 1"].outcome is Outcome.PASS
+    assert "is told and decides nothing" in found["batch 8"].message
+    assert "is told and decides nothing" not in found["batch 1"].message
 
 
 def test_one_process_cannot_stand_for_two_arms() -> None:
