@@ -16,7 +16,14 @@ from reports.drills.tables import Cell, Drill, Figure, Missing, Table, number_ce
 from reports.shown import Tally, pointer, visible
 
 CHECKS = ("PERF001", "PERF002")
-QUANTITIES = ("decode ITL ratio", "decode itl_ms", "decode ITL speed-up")
+QUANTITIES = (
+    "decode GPU busy ratio",
+    "decode GPU busy_us",
+    "kernels in a decode step",
+    "decode ITL ratio",
+    "decode itl_ms",
+    "decode ITL speed-up",
+)
 QUANTILES = (50, 90, 99)
 MAX_CELLS_DRAWN = 6
 TTFT, TPOT = "ttft_ms", "tpot_ms"
@@ -32,7 +39,11 @@ def view_timing(bundle: Bundle, cards: Sequence[CheckCard]) -> Drill:
     parts: list[Table | Figure | Missing] = [judged or missing_check(cards, CHECKS, "Latency of both arms")]
     cells = placed(bundle, TimingEvidence)
     parts += [_machines(cells)] if cells else []
-    timed = [c for c in cells if all(values(c.record, arm, TPOT) for arm in c.record.compares)]
+    if profiled := [c for c in cells if c.record.is_profiled]:
+        parts.append(_profiles(profiled))
+    # The profiler disturbs what the client sees.
+    by_wall = [c for c in cells if not c.record.is_profiled]
+    timed = [c for c in by_wall if all(values(c.record, arm, TPOT) for arm in c.record.compares)]
     if timed:
         parts.append(_quantiles(timed))
         parts += _frontier(timed)
@@ -40,7 +51,7 @@ def view_timing(bundle: Bundle, cards: Sequence[CheckCard]) -> Drill:
         drawn = sorted(timed, key=lambda c: (c.record.compares[1] is not Arm.CANDIDATE, c.record.batch))
         for cell in drawn[:MAX_CELLS_DRAWN]:
             parts += [_distribution(cell), _order(cell)]
-    elif cells:
+    elif by_wall:
         parts.append(
             _not_run("Time to first token and per token", "no block has the client's arrival times.")
         )
@@ -70,6 +81,25 @@ def _machines(cells: Sequence[Timed]) -> Table:
         for cell in cells
     ]
     return table_of("Where each cell was timed", ("Cell", "Arms", "Tier", "Machine", "Blocks"), rows)
+
+
+def _profiles(cells: Sequence[Timed]) -> Table:
+    """A row a profiled cell and arm: the median block's busy time and kernels, and the fewest steps of a block."""
+    rows = []
+    for cell, arm in ((profiled, arm) for profiled in cells for arm in profiled.record.compares):
+        seen = [b.profile for b in blocks_of(cell.record, arm) if b.profile is not None]
+        found = {
+            "busy_us": quantile([p.busy_us or 0.0 for p in seen] or [0.0], 50),
+            "num_kernels": quantile([p.num_kernels or 0.0 for p in seen] or [0.0], 50),
+            "num_steps": min((p.num_steps for p in seen), default=0),
+        }
+        numbers = [
+            number_cell(cell.tally(value, f"profile of={what} arm={arm}", "blocks"))
+            for what, value in found.items()
+        ]
+        rows.append((text_cell(cell.text(cell.record.cell, "cell")), text_cell(words(arm)), *numbers))
+    caption = "What the GPU did in a decode step, by the profiler: medians over blocks, and the fewest steps of a block"
+    return table_of(caption, ("Cell", "Arm", "busy, us", "Kernels", "Steps"), rows)
 
 
 def _clocks(cells: Sequence[Timed]) -> Table | Missing:

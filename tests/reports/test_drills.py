@@ -26,6 +26,7 @@ from harness.model.evidence import (
     TimingEvidence,
 )
 from harness.model.judgement import Judgement
+from harness.model.step_kernels import StepKernels
 from harness.model.words import Arm, Outcome
 from reports.drills import view_drills
 from reports.drills.figures import MAX_POINTS, distribution, scatter
@@ -267,6 +268,34 @@ def test_the_clocks_of_a_timed_gpu_are_shown_and_what_it_does_not_tell_is_said(
     assert {row[0].split("/")[2] for row in rows} == {"baseline-candidate"}
     assert all(row[4:6] == ["not told", "not told"] for row in rows)
     assert {row[-1] for row in rows} == {"nothing told", "sw_power_cap"}
+
+
+def test_what_the_gpu_was_busy_for_is_a_table_of_its_own_and_no_times_of_profiled_blocks_are_drawn(
+    examples: dict[str, Path],
+) -> None:
+    bundle = read_example(examples["drills"])
+    seen = StepKernels(num_steps=12, busy_us=700, num_kernels=90)
+    files = []
+    for file in bundle.evidence:
+        record = file.record
+        if isinstance(record, TimingEvidence) and record.batch == 8:
+            blocks = tuple(block.model_copy(update={"profile": seen}) for block in record.blocks)
+            record = record.model_copy(update={"cell": f"profile/{record.compares[1]}", "blocks": blocks})
+        files.append(replace(file, record=record))
+    parts = drills_of(replace(bundle, evidence=tuple(files), judgement=silent(bundle)))["timing"].parts
+    (table,) = [p for p in parts if isinstance(p, Table) and "What the GPU did" in p.caption]
+    rows = [[plain(cell.pieces) for cell in row] for row in table.rows]
+    assert [row[1:] for row in rows] == [
+        [arm, "700", "90.0", "12"] for arm in ("baseline", "baseline again", "baseline", "candidate")
+    ]
+    drawn = [plain(p.caption) for p in parts if isinstance(p, Figure)]
+    told = [
+        plain(row[0].pieces)
+        for p in parts
+        if isinstance(p, Table) and "client saw" in p.caption
+        for row in p.rows
+    ]
+    assert drawn and told and not any("profile" in text for text in (*drawn, *told))
 
 
 def test_without_a_record_of_clocks_that_is_said(examples: dict[str, Path]) -> None:
