@@ -104,7 +104,7 @@ def find_unequal_work(
             outcome=Outcome.INCONCLUSIVE,
             message=f"{cell.cell}: timed answers share {timing.common_prefix:.0%} of their tokens with the baseline's "
             f"(A/A {noise.common_prefix:.0%}): nothing shows that the timed steps computed the same thing.",
-            advice="Correct the answers first (COR001), then time them.",
+            advice=f"Correct the answers first ({'COR012' if cell.tier is Tier.GPU else 'COR001'}), then time them.",
         )
     return None
 

@@ -242,15 +242,18 @@ def test_a_request_that_was_served_in_the_profile_and_is_in_no_block_voids_it() 
     assert ledger is not None
     row = next(r for r in ledger.rows if any("profile/b8" in p.request_id for p in r.requests))
     parts = tuple(
-        p.model_copy(update={"request_id": re.sub(r"-\d+r-", "-99999r-", p.request_id)}) for p in row.requests
+        p.model_copy(update={"request_id": re.sub(r"-(\d+)r-", r"-9\1r-", p.request_id)})
+        for p in row.requests
     )
-    more = row.model_copy(update={"step": len(ledger.rows), "requests": parts})
+    later = {"started_ns": ledger.rows[-1].started_ns + 1_000_000_000, "step": len(ledger.rows)}
+    more = row.model_copy(update={**later, "requests": parts})
 
     def served(record: LedgerEvidence) -> LedgerEvidence:
         return record.model_copy(update={"rows": (*record.rows, more)})
 
     found = findings_of(change_records(on_gpu(), LedgerEvidence, served, arm=Arm.CANDIDATE))
-    assert Outcome.PASS not in {f.outcome for f in found.values()}
+    assert found["batch 8"].outcome is Outcome.INCONCLUSIVE
+    assert "holds 8 requests of this cell that are in no block of it" in found["batch 8"].message
 
 
 def test_a_profile_of_steps_that_fell_back_fails() -> None:
