@@ -37,8 +37,8 @@ def fill(model: nn.Module, seed: int = 0) -> int:
     """Overwrites all parameters, the packed experts too, which vLLM leaves as memory was; returns how many.
 
     A token chooses its experts by itself, farther from a tie than rounding carries: its embedding names a group, no
-    layer writes the entries that do, and routers read nothing else. With routers drawn like the rest an expert is on the
-    edge in most layers, and two correct paths come to differ by one. As many experts are loaded as those would ask for.
+    layer writes the entries that do, and routers read nothing else. With routers drawn like the rest an expert is on
+    the edge in most layers, and two correct paths come to differ by one. As many experts are loaded as those ask for.
     """
     parameters = sorted(model.named_parameters())
     for index, (name, parameter) in enumerate(parameters):
