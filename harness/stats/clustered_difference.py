@@ -87,7 +87,7 @@ def critical_z(sizes: Array, *, alpha: float) -> float:
 def _lower_bound(sums: Array, sizes: Array, *, alpha: float) -> float:
     """The smallest mean that is not refuted, found on ever finer grids; -1 where nothing can be refuted."""
     critical = critical_z(sizes, alpha=alpha)
-    low, high = _LOWEST, float(sums.sum() / sizes.sum())
+    low, high = _LOWEST, max(_LOWEST, float(sums.sum() / sizes.sum()))
     for _ in range(_GRIDS):
         means = np.linspace(low, high, _GRID_POINTS)
         refuted = np.flatnonzero(constrained_z(np.tile(sums, (_GRID_POINTS, 1)), sizes, means) > critical)
