@@ -41,7 +41,9 @@ class Progress:
         if not self._quiet:
             with self._lock:
                 # One write a line: other processes may say something at the same time.
-                print(f"[{time.monotonic() - self._start:5.0f} s] {text}\n", end="", file=sys.stderr, flush=True)
+                print(
+                    f"[{time.monotonic() - self._start:5.0f} s] {text}\n", end="", file=sys.stderr, flush=True
+                )
 
 
 @dataclass(slots=True, kw_only=True)
