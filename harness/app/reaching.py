@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,7 +108,7 @@ def collect_surface(
             other_documents={path: content for path, content in documents.items() if path not in own},
         ),
         question.manifest.switch,
-        commands=("vllm", *question.manifest.paths.import_roots),
+        commands=("vllm", *_own_packages(question.manifest.paths.import_roots, files)),
     )
     names = frozenset(looked_up(surface))
     others = repository.contents(head, lambda p: _is_other_code(p, rules)) if names else {}
@@ -126,6 +126,17 @@ def collect_surface(
         searched=source.names,
         searches=search_both(names, source, others),
     )
+
+
+def _own_packages(roots: Sequence[str], files: CommittedFiles) -> Iterator[str]:
+    """The packages that hold files of the change: another's command may have flags that the change does not read."""
+    for root in roots:
+        folder = f"/{root.replace('.', '/')}"
+        if any(
+            f"/{path}".removesuffix(".py").endswith(folder) or f"{folder}/" in f"/{path}"
+            for path in files.owned
+        ):
+            yield root
 
 
 def _is_document(path: str, rules: PathRules) -> bool:

@@ -26,7 +26,7 @@ owned = ["vllm/models/own/**"]
 hooks = [{file = "vllm/model_executor/models/registry.py", max_added_lines = 9, why = "registers the model"}]
 tests = ["tests/own/**"]
 docs = ["docs/**"]
-import_roots = ["vllm"]
+import_roots = ["vllm", "trainer"]
 [switch]
 key = "backend"
 on = "fast"
@@ -52,6 +52,9 @@ CODE = (
 )
 
 
+COMMANDS = "```\npython -m vllm.models.own --typo 3\npython -m trainer --steps 3\n```\n"
+
+
 class Sink:
     """Keeps nothing: the recorder's own list is enough."""
 
@@ -73,7 +76,8 @@ def records(tmp_path: Path) -> tuple[AnyEvidence, ...]:
     added = "os.environ['ADDED'] = '1'\n"
     write(repo, {"vllm/model_executor/models/registry.py": REGISTRY + added, "vllm/models/own/code.py": CODE})
     write(repo, {"tests/own/test_x.py": "def test(m):\n    m.setenv('TYPO_X', '1')\n"})
-    write(repo, {"docs/own.md": "Give `backend`.\n", "vllm/models/own/notes.bin": "\x7fELF\x00"})
+    write(repo, {"docs/own.md": "Give `backend`.\n" + COMMANDS, "trainer/loop.py": "STEPS = 3\n"})
+    write(repo, {"vllm/models/own/notes.bin": "\x7fELF\x00"})
     commit(repo)
     write(repo, {"vllm/models/own/code.py": "import os\nos.fork()\n"})
     question = read_question(ChangeOptions(repo=repo, base="main"))
@@ -146,3 +150,9 @@ def test_settings_of_code_tests_and_documents_are_recorded(records: tuple[AnyEvi
     assert [(r.when_absent, r.path) for r in record.switch] == [("off", "vllm/models/own/code.py")]
     assert [use.name for use in record.tests] == ["TYPO_X"]
     assert ("backend", "mentions") in {(use.name, use.role) for use in record.documents}
+
+
+def test_flags_of_a_program_that_is_none_of_the_changes_are_not_its_settings(
+    records: tuple[AnyEvidence, ...],
+) -> None:
+    assert {u.name for u in surface(records).documents if u.name.startswith("--")} == {"--typo"}
