@@ -4,11 +4,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
 from typing import Any, TextIO
+
+from harness.engine.step_profile import CudaProfiler, Span, covered_ns
 
 _TOP = 50
 """Log probabilities that are reported of each step."""
@@ -84,7 +86,7 @@ class Arm:
             self._engine.step()
         kernels = [span for span in spans if not span[2].startswith(("Memcpy", "Memset"))]
         return {
-            "busy_us": _union(spans) / 1e3 / steps,
+            "busy_us": covered_ns(spans) / 1e3 / steps,
             "kernels": len(kernels) / steps,
             "wall_us": wall * 1e6 / steps,
             "names": _by_name(kernels, steps),
@@ -95,28 +97,23 @@ class Arm:
         busy = []
         for turn in range(times + 1):
             self._add(tokens, 19 * turn + 7, 1, logprobs=None)
-            busy.append(_union(self._profiled(1)[0]) / 1e3)
+            busy.append(covered_ns(self._profiled(1)[0]) / 1e3)
             while self._engine.has_unfinished_requests():
                 self._engine.step()
         return {"busy_us": busy[1:]}
 
-    def _profiled(self, steps: int) -> tuple[list[tuple[int, int, str]], float]:
-        """Spans of all GPU work of some engine steps, and their wall seconds."""
+    def _profiled(self, steps: int) -> tuple[Sequence[Span], float]:
+        """All GPU work of some engine steps, and their wall seconds."""
         import torch
 
+        profiler = CudaProfiler()
+        profiler.start()
+        start = time.perf_counter()
+        for _ in range(steps):
+            self._engine.step()
         torch.cuda.synchronize()
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-            start = time.perf_counter()
-            for _ in range(steps):
-                self._engine.step()
-            torch.cuda.synchronize()
-            wall = time.perf_counter() - start
-        spans = [
-            (event.start_ns(), event.start_ns() + event.duration_ns(), event.name())
-            for event in profile.profiler.kineto_results.events()
-            if event.device_type() == torch.autograd.DeviceType.CUDA
-        ]
-        return spans, wall
+        wall = time.perf_counter() - start
+        return profiler.stop(), wall
 
     def force(self, arrivals: list[list[int]]) -> dict[str, Any]:
         """Log probabilities of a schedule of teacher-forced requests.
@@ -205,16 +202,7 @@ def _about(model: Any) -> dict[str, Any]:
     }
 
 
-def _union(spans: list[tuple[int, int, str]]) -> float:
-    """Nanoseconds in which at least one of the spans runs."""
-    total, reached = 0, 0
-    for start, end, _ in sorted(spans):
-        total += max(0, end - max(start, reached))
-        reached = max(reached, end)
-    return total
-
-
-def _by_name(kernels: list[tuple[int, int, str]], steps: int) -> dict[str, list[float]]:
+def _by_name(kernels: Sequence[Span], steps: int) -> dict[str, list[float]]:
     """Launches, microseconds, and of them those in which no earlier kernel runs, a step, by 80 letters of the name.
 
     A kernel that is launched early runs beside those in front of it; the third numbers add up to the busy time.

@@ -95,13 +95,13 @@ def describe(spans: Sequence[Span], num_steps: int) -> dict[str, Any]:
     longest = sorted(by_name.items(), key=lambda item: -item[1][1])[:MAX_NAMES]
     return {
         "num_steps": num_steps,
-        "busy_us": _covered_ns(spans) / 1000 / num_steps,
+        "busy_us": covered_ns(spans) / 1000 / num_steps,
         "num_kernels": len(kernels) / num_steps,
         "kernels": [{"name": name, "launches": launches, "us": us} for name, (launches, us) in longest],
     }
 
 
-def _covered_ns(spans: Sequence[Span]) -> int:
+def covered_ns(spans: Sequence[Span]) -> int:
     """Nanoseconds in which at least one of the spans runs."""
     covered, reached = 0, 0
     for start, end, _ in sorted(spans):

@@ -2,16 +2,17 @@
 
 import pytest
 
-from examples.slice.arm import _by_name, _union, prompt_tokens
+from examples.slice.arm import _by_name, prompt_tokens
 from examples.slice.config import slice_config
 from examples.slice.weights import _GROUPS
+from harness.engine.step_profile import covered_ns
 
 _SPANS = [(0, 10_000, "front"), (8_000, 30_000, "down"), (9_000, 12_000, "norm"), (40_000, 45_000, "front")]
 
 
 def test_what_kernels_add_to_the_busy_time_adds_up_to_it():
     added = sum(entry[2] for entry in _by_name(_SPANS[::-1], 1).values())
-    assert added == _union(_SPANS) / 1e3
+    assert added == covered_ns(_SPANS) / 1e3
 
 
 def test_a_kernel_that_waits_beside_another_adds_only_what_it_ends_later():

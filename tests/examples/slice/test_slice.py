@@ -10,10 +10,10 @@ from torch import nn
 
 from examples.slice.__main__ import ARMS, DEPTHS, one_by_one, prefill_times, schedules
 from examples.slice.agreement import divergences, place_divergence, summary
-from examples.slice.arm import _union
 from examples.slice.config import slice_config
 from examples.slice.weights import fill
 from harness.config import load_manifest
+from harness.engine.step_profile import Span, covered_ns
 from specialized_path.kernels.projection.variants import SHAPES
 from specialized_path.kimi_k3.moe_scope import _MOE
 from specialized_path.kimi_k3.switch import _KDA_CONSTANTS, _MODEL_CONSTANTS, MAX_BATCH
@@ -93,7 +93,7 @@ def test_texts_of_different_length_are_not_compared():
 
 
 def test_time_in_which_kernels_overlap_counts_once():
-    assert _union([(0, 10, "a"), (5, 8, "b"), (20, 30, "c"), (25, 40, "d")]) == 30
+    assert covered_ns([Span(0, 10, "a"), Span(5, 8, "b"), Span(20, 30, "c"), Span(25, 40, "d")]) == 30
 
 
 def test_one_by_one_keeps_the_requests_and_never_lets_two_meet():
