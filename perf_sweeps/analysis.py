@@ -174,7 +174,9 @@ def judge_cell(
     def void(
         outcome: Outcome, message: str, needed: int | None = None
     ) -> tuple[CellResult, tuple[float, ...]]:
-        notes = tuple(f.message for f in failures)[:5]
+        notes = tuple(line for f in failures[:1] for line in f.lines) + tuple(
+            f.message for f in failures[1:5]
+        )
         result = CellResult(cell=cell, outcome=outcome, message=message, blocks_needed=needed, notes=notes)
         return result, ()
 

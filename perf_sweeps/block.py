@@ -152,7 +152,14 @@ class Failure(Record):
     arm: Arm | None = None
     attempt: int = 1
     message: str
+    log_tail: tuple[str, ...] = ()
+    """Last lines of the log of a server that failed: untrusted text."""
     recorded_at: str
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What failed, and the log's lines below it."""
+        return (self.message, *(f"log: {line}" for line in self.log_tail))
 
 
 class BlockTask(Record):

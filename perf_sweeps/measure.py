@@ -87,6 +87,7 @@ class Bench:
             arm=arm,
             attempt=attempt,
             message=error.message,
+            log_tail=tuple(error.log_tail.splitlines()) if isinstance(error, EngineError) else (),
             recorded_at=utc_now(),
         )
 

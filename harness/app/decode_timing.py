@@ -59,6 +59,7 @@ def collect_timing(
     num_tokens: Callable[[int], int],
     observe: Callable[[], GpuState | None] | None = None,
     profiler: Profiler | None = None,
+    gives_tokens: bool = False,
 ) -> None:
     """Times decode at each batch of the manifest, candidate and A/A, with coverage off.
 
@@ -73,6 +74,7 @@ def collect_timing(
         num_tokens: Of each answer, by the batch.
         observe: Reads the GPU's state.
         profiler: Makes an arm's worker profile its steps; None where there is no GPU, and no cell is profiled.
+        gives_tokens: Whether all arms can be told which tokens to go on with, and are.
     """
     timed = recorder.evidence.of(TimingEvidence, tier=tier)
     done = {(cell.is_profiled, cell.batch, cell.compares) for cell in timed}
@@ -99,6 +101,8 @@ def collect_timing(
                 session.pause()
         sessions[awake].resume()
 
+    given: tuple[int, ...] = ()
+
     for is_profiled, batch, compares in cells:
         what = (
             f"{'profile' if is_profiled else 'timing'} at batch {batch}, {compares[0]} against {compares[1]}"
@@ -106,6 +110,8 @@ def collect_timing(
         recorder.progress.say(what)
         try:
             wake(Arm.BASELINE)
+            if gives_tokens and not given:
+                given = given_tokens(sessions[Arm.BASELINE].tokenize)
             cell = time_decode(
                 {arm: session.completer for arm, session in sessions.items()},
                 [sessions[Arm.BASELINE].tokenize(text) for text in texts],
@@ -116,6 +122,7 @@ def collect_timing(
                 tier=tier,
                 hardware=recorder.hardware,
                 recorded_at=utc_now,
+                given=given,
                 wake=wake,
                 observe=observe,
                 profiler=profiler if is_profiled else None,
@@ -124,3 +131,9 @@ def collect_timing(
             recorder.broken(tier, what, error)
         else:
             recorder.record(cell)
+
+
+def given_tokens(tokenize: Callable[[str], tuple[int, ...]]) -> tuple[int, ...]:
+    """Tokens of texts that are no prompts, one after the other: what all arms go on with, chosen beforehand."""
+    texts = select_prompts(64, seed=SEED + 5, min_bytes=24, max_bytes=48)
+    return tuple(token for text in texts for token in tokenize(text))

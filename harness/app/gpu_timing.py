@@ -6,9 +6,10 @@ Once all is timed, short blocks are profiled.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from harness.app.arm_evidence import ArmServerRecord, keep_started, record_server
 from harness.app.arm_session import additional_config
@@ -54,7 +55,7 @@ class BlockSession:
             env=ENGINE_ENV[Tier.GPU],
         )
         asked = [a.replace("{model}", str(run.model_dir)) for a in args]
-        self._server = BlockServer(self._spec, asked, weights=run.weights)
+        self._server = BlockServer(self._spec, asked, weights=run.weights, gives_tokens=True)
         self._failure = ""
         self._log_tail: tuple[str, ...] = ()
         self._was_killed = False
@@ -157,6 +158,13 @@ def collect_gpu_timing(
         except EngineError as error:
             run.recorder.broken(Tier.GPU, f"arm {session.completer.spec.arm}", error)
 
+    def profile(arm: Arm, word: str) -> Mapping[str, Any]:
+        server = sessions[arm].completer
+        (answer,) = server.rpc("fasttrack_profile", word)
+        if problem := answer.get("problem"):
+            raise server.error("profile-failed", f"Its steps could not be profiled: {problem}.")
+        return answer
+
     observe, why_not = find_gpu_reader()
     if why_not:
         run.recorder.progress.say(f"clocks and temperature are not recorded: {why_not}")
@@ -179,7 +187,8 @@ def collect_gpu_timing(
             num_pairs=num_pairs,
             num_tokens=num_tokens,
             observe=observe,
-            profiler=lambda arm, word: sessions[arm].completer.rpc("fasttrack_profile", word)[0],
+            profiler=profile,
+            gives_tokens=all(session.completer.gives_tokens for session in sessions.values()),
         )
     except BaseException:
         for session in sessions.values():

@@ -103,9 +103,9 @@ def unproven(evidence: EvidenceSet) -> Sequence[str]:
     }
     asked = [(r.suite, r.tier, r.arm, r.items) for r in evidence.of(SuiteEvidence)]
     asked += [
-        (cell.cell, cell.tier, block.arm, block.items)
+        (cell.cell, cell.tier, arm, items)
         for cell in evidence.of(TimingEvidence)
-        for block in cell.blocks
+        for _, arm, items in cell.visits
     ]
     names = [
         f"{name} on {arm}"

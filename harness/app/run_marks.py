@@ -45,8 +45,8 @@ def _of_record(record: AnyEvidence) -> Iterator[Mark]:
         case SuiteEvidence():
             yield from _of_items(record.items)
         case TimingEvidence():
-            for block in record.blocks:
-                yield from _of_items(block.items)
+            for _, _, items in record.visits:
+                yield from _of_items(items)
 
 
 def _of_process(process: ArmEvidence) -> Iterator[Mark]:

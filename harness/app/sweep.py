@@ -109,7 +109,7 @@ def _measure(asked: AskedSweep, options: SweepOptions, journal: Journal, progres
         journal.add(scrubber.record(record))
         done[0] += 1
         if isinstance(record, Failure):
-            progress.say(f"{record.cell}, block {record.index}: {record.cause}: {record.message}")
+            progress.say(f"{record.cell}, block {record.index}: {record.cause}: " + "\n  ".join(record.lines))
         elif record.index == asked.plan.num_blocks - 1:
             progress.say(f"{record.cell}: measured ({done[0]}/{len(tasks)} blocks)")
 

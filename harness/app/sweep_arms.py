@@ -20,10 +20,9 @@ from harness.app.cpu_tier import CHECKPOINT, CpuRun, build_checkpoint
 from harness.app.gpu_tier import SLICE, served_args, weights_source, write_slice
 from harness.app.probes import ENGINE_ENV
 from harness.app.recorder import Progress, Recorder
-from harness.engine.arm_spec import CPU_ENV, ArmSpec
+from harness.engine.arm_spec import BOOTSTRAP, CPU_ENV, UNTRACED, ArmSpec
 from harness.engine.block_server import BlockServer
 from harness.engine.server import ArmServer
-from harness.engine.trace_settings import SETTINGS_ENV
 from harness.facts.environment import collect_environment
 from harness.facts.git import Repository
 from harness.facts.gpu_state import find_gpu_reader
@@ -73,7 +72,7 @@ class _Arms:
             ledger_dir=workdir / arm.value,
             nonce=secrets.token_hex(8),
             additional_config=additional_config(manifest, self._switched(arm)),
-            env=dict(env) | ({} if is_traced else {SETTINGS_ENV: "", "PYTHONPATH": str(head)}),
+            env=dict(env) | ({} if is_traced else UNTRACED | {"PYTHONPATH": f"{BOOTSTRAP}:{head}"}),
             **more,
         )
 

@@ -24,6 +24,8 @@ CPU_ENV = {
     "NUMBA_NUM_THREADS": "1",
 }
 """Of every engine of the cpu tier, served or scripted."""
+UNTRACED = {SETTINGS_ENV: ""}
+"""Of an arm without a tracer; the bootstrap lets it find the harness all the same, whose driver may run it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

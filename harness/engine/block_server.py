@@ -9,12 +9,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, TextIO
 
+from harness.engine.answer import parse_top_logprobs
 from harness.engine.arm_spec import ArmSpec
 from harness.engine.driven_process import DrivenProcess
 from harness.engine.request_id import make_request_id
 from harness.model.completion import Completer, CompletionRequest
 from harness.model.errors import EngineError
-from harness.model.evaluation import SuiteItem
+from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.probe import DrawnWeights, WeightsSource
 
 DRIVER = "harness.engine.probe.block_driver"
@@ -36,18 +37,23 @@ class BlockServer(DrivenProcess, Completer):
         args: Sequence[str],
         *,
         weights: WeightsSource | None = None,
+        gives_tokens: bool = False,
         program: Sequence[str] | None = None,
         ready_timeout_s: float = 900,
         answer_timeout_s: float = 120,
     ) -> None:
-        """`args` are the engine's, `weights` what draws its weights where they ask for that; `program` is given the
-        path of the plan; None runs the driver."""
+        """`args` are the engine's, `weights` what draws its weights where they ask for that. `gives_tokens` asks for an
+        engine whose requests may be given their tokens, where vLLM has one. `program` is given the path of the plan;
+        None runs the driver."""
         public = tuple(arg.replace(str(spec.model_dir), "{model}") for arg in args)
         super().__init__(spec, DRIVER, json.dumps({"args": public}), program)
         self.ready_s: float | None = None
         self.weights: DrawnWeights | None = None
         """What it serves with, by its own word; None where a checkpoint holds them."""
+        self.gives_tokens = False
+        """Whether a request may be given its tokens, by the engine's own word."""
         self._source = weights
+        self._asks_to_give = gives_tokens
         self._args = tuple(args)
         self._ready_timeout_s = ready_timeout_s
         self._answer_timeout_s = answer_timeout_s
@@ -78,6 +84,7 @@ class BlockServer(DrivenProcess, Completer):
                 "weights": source,
                 "nonce": self.spec.nonce,
                 "is_traced": self.spec.is_traced,
+                "gives_tokens": self._asks_to_give,
             }
             plan.write_text(json.dumps(asked))
             try:
@@ -115,6 +122,7 @@ class BlockServer(DrivenProcess, Completer):
             if ready["nonce"] == self.spec.nonce:
                 told = ready.get("weights")
                 self.weights = None if told is None else DrawnWeights.model_validate(told)
+                self.gives_tokens = bool(ready.get("gives_tokens"))
                 connection.settimeout(self._answer_timeout_s)
                 self._connection, self._lines = connection, lines
                 return float(ready["ready_s"])
@@ -158,21 +166,22 @@ class BlockServer(DrivenProcess, Completer):
     ) -> tuple[SuiteItem, ...]:
         """Greedy answers to prompts of tokens, of which `concurrency` are in flight from the first step on.
 
+        Of what a request asks beyond that, `logprobs` and `force_token_ids` are obeyed; those are the whole answer.
+
         A request's times count from when it is sent; of those that wait for others, from when the engine takes it.
 
         Raises:
             EngineError: the engine died, or what it says is not what the driver writes.
         """
         ids = [make_request_id(suite, self.spec, next(self._serial)) for _ in requests]
-        asked = zip(ids, requests, strict=True)
+        asked = [
+            {"id": name, "prompt": r.prompt_token_ids, "max_tokens": r.max_tokens}
+            | ({"given": r.force_token_ids} if r.force_token_ids else {})
+            | ({"logprobs": r.logprobs} if r.logprobs else {})
+            for name, r in zip(ids, requests, strict=True)
+        ]
         started = time.perf_counter()
-        self._say(
-            do="serve",
-            concurrency=concurrency,
-            requests=[
-                {"id": name, "prompt": r.prompt_token_ids, "max_tokens": r.max_tokens} for name, r in asked
-            ],
-        )
+        self._say(do="serve", concurrency=concurrency, requests=asked)
         try:
             return self._read_answers(ids, requests, started, concurrency)
         except FAULTS as error:
@@ -185,6 +194,7 @@ class BlockServer(DrivenProcess, Completer):
         """Tokens with their times of arrival, until the driver gives its own counts."""
         tokens: dict[str, list[int]] = {name: [] for name in ids}
         times: dict[str, list[float]] = {name: [] for name in ids}
+        tops: dict[str, list[TokenLogprobs]] = {name: [] for name in ids}
         begun = dict.fromkeys(ids, started)
         while "counts" not in (line := self._hear()):
             now = time.perf_counter()
@@ -192,6 +202,8 @@ class BlockServer(DrivenProcess, Completer):
             for name, new in line["tokens"].items():
                 tokens[name] += new
                 times[name] += [(now - begun[name]) * 1000] * len(new)
+            for name, likely in line.get("logprobs", {}).items():
+                tops[name] += map(parse_top_logprobs, likely)
         counts, refused = line["counts"], line["refused"]
         return tuple(
             SuiteItem(
@@ -203,6 +215,7 @@ class BlockServer(DrivenProcess, Completer):
                 text="",
                 finish_reason="error" if name in refused else "length",
                 num_completion_tokens=counts.get(name, 0),
+                top_logprobs=tuple(tops[name]),
                 token_times_ms=tuple(times[name]),
                 error=refused.get(name, ""),
             )

@@ -12,7 +12,9 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[^\t\x20-\x7e\xa0-\U0010ffff]")
 _SECRET_NAME = re.compile(r"token|secret|passw|credential|api_?key|access_?key|private", re.IGNORECASE)
 _SECRET_TEXT = re.compile(r"\b(hf_|ghp_|gho_|ghs_|github_pat_|sk-|xox[abpr]-|AKIA)[A-Za-z0-9_\-]{8,}")
 _MAX_LINE = 500
-_ERROR = re.compile(r"(?:^|ERROR.*?\] )((?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): .+)")
+_BEFORE = r"(?:^|ERROR.*?\] |Error while finding module specification.*?\()"
+"""What stands before an exception's name: nothing, a logger's head, or what `python -m` says of a module not found."""
+_ERROR = re.compile(_BEFORE + r"((?:[a-z_]\w*\.)*[A-Z]\w*(?:Error|Exception): .+)")
 
 
 def read_log_tail(path: Path, num_lines: int, names: Mapping[str, str] | None = None) -> tuple[str, ...]:

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 
 from harness.model.probe import CapturedGraph, OwnershipLoss
 
+NO_KERNELS = ("memcpy", "memset")
+"""Names of a graph's copies and fills."""
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -94,7 +97,10 @@ class PointerWatch:
                 if block is not None:
                     found.setdefault(word, (block, kernel))
         self._graphs[graph] = _Graph(
-            num_kernels=len(words_by_kernel), num_tokens=num_tokens, captured_at=self._clock, blocks=found
+            num_kernels=sum(name.partition(", call ")[0] not in NO_KERNELS for name in words_by_kernel),
+            num_tokens=num_tokens,
+            captured_at=self._clock,
+            blocks=found,
         )
 
     def replayed(self, graph: str) -> tuple[OwnershipLoss, ...]:
@@ -141,6 +147,7 @@ class PointerWatch:
         return tuple(
             CapturedGraph(
                 name=name,
+                num_tokens=graph.num_tokens,
                 num_kernels=graph.num_kernels,
                 num_addresses=len(graph.blocks),
                 num_replays=len(graph.replayed_at),

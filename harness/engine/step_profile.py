@@ -9,8 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 MAX_STEPS = 16
+FAULTS = (RuntimeError, AttributeError, TypeError, ValueError, ImportError, OSError)
+"""What starting, stopping or reading a profiler may raise; it must not end the step that it looks at."""
+NO_WORK = ("annotation", "sync", "overhead", "range")
+"""In the kinds of a profiler's events that stand beside the device's work and last as long as it."""
 MAX_NAMES = 24
 NAME_LENGTH = 80
+MAX_WORDS = 500
 
 
 class Span(NamedTuple):
@@ -42,10 +47,11 @@ class StepProfile:
         self._profiler: Profiler | None = None
         self._num_steps = 0
         self._spans: Sequence[Span] = ()
+        self._problem = ""
 
     def arm(self) -> None:
         """The next steps that go on are profiled."""
-        self._is_armed, self._num_steps, self._spans = True, 0, ()
+        self._is_armed, self._num_steps, self._spans, self._problem = True, 0, (), ""
 
     def begin_step(self, *, goes_on: bool) -> None:
         """Is told of every step before it computes."""
@@ -58,12 +64,14 @@ class StepProfile:
         self._num_steps += self._profiler is not None
 
     def _start(self) -> None:
-        self._profiler = self._make_profiler()
         try:
+            self._profiler = self._make_profiler()
             if self._profiler is not None:
                 self._profiler.start()
-        except RuntimeError:
-            self._profiler = None
+            else:
+                self._problem = "no CUDA device"
+        except FAULTS as error:
+            self._profiler, self._problem = None, _words(error)
         self._is_armed = self._profiler is not None
 
     def _finish(self) -> None:
@@ -71,22 +79,33 @@ class StepProfile:
         assert profiler is not None
         try:
             self._spans = profiler.stop()
-        except RuntimeError:
-            self._num_steps = 0
+        except FAULTS as error:
+            self._num_steps, self._problem = 0, _words(error)
 
     def result(self) -> dict[str, Any]:
-        """What was seen, a step; `num_steps` is 0 where there is no GPU, no step went on, or the profiler failed."""
+        """What was seen, a step; `num_steps` is 0 where there is no GPU, no step went on, or the profiler failed.
+
+        `problem` says why, but for steps that did not go on.
+        """
         if self._profiler is not None:
             self._finish()
         self._is_armed = False
-        return describe(self._spans, self._num_steps)
+        seen = describe(self._spans, self._num_steps)
+        return seen | {"problem": self._problem} if self._problem else seen
+
+
+def _words(error: BaseException) -> str:
+    return f"the profiler failed: {type(error).__name__}: {error}"[:MAX_WORDS]
 
 
 def describe(spans: Sequence[Span], num_steps: int) -> dict[str, Any]:
     """Busy microseconds and kernels a step, and both by name for those that take the most time."""
     kernels = [span for span in spans if not span.name.startswith(("Memcpy", "Memset"))]
-    if not num_steps or not kernels:
+    if not num_steps:
         return {"num_steps": 0}
+    if not kernels:
+        text = f"the profiler told {len(spans)} spans of the device in {num_steps} steps, none of a kernel"
+        return {"num_steps": 0, "problem": text}
     by_name: dict[str, list[float]] = {}
     for span in kernels:
         entry = by_name.setdefault(span.name[:NAME_LENGTH], [0.0, 0.0])
@@ -142,5 +161,14 @@ class CudaProfiler:
         return [
             Span(event.start_ns(), event.start_ns() + event.duration_ns(), event.name())
             for event in results.kineto_results.events()
-            if event.device_type() == torch.autograd.DeviceType.CUDA
+            if event.device_type() == torch.autograd.DeviceType.CUDA and is_work(event)
         ]
+
+
+def is_work(event: Any) -> bool:
+    """Whether an event of the device is work of it: an annotation lasts as long as the work it names, gaps included.
+
+    PyTorch names an event's kind from some version on; without it all are taken for work.
+    """
+    kind = str(event.activity_type()).lower() if hasattr(event, "activity_type") else ""
+    return not any(word in kind for word in NO_WORK)

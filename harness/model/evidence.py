@@ -265,6 +265,14 @@ class TimingBlock(Record):
     """What the GPU did in its steady steps; None where the block was not profiled."""
 
 
+class ShownAnswers(Record):
+    """What one arm of a timed cell answered in a block that was not timed, and how likely it held each given token."""
+
+    arm: Arm
+    items: tuple[SuiteItem, ...]
+    """The requests of the cell's warm-up, with logprobs."""
+
+
 class TimingEvidence(EvidenceRecord):
     """One performance cell: interleaved blocks of both arms at one batch."""
 
@@ -275,6 +283,16 @@ class TimingEvidence(EvidenceRecord):
     compares: tuple[Arm, Arm]
     """(reference, other): baseline and candidate, or baseline and baseline_again for the A/A."""
     blocks: tuple[TimingBlock, ...]
+    tokens_given: bool = False
+    """Whether the engines were told which tokens to go on with: answers are then alike whatever an arm computes."""
+    shown: tuple[ShownAnswers, ...] = ()
+    """One of each arm, where tokens were given."""
+
+    @property
+    def visits(self) -> tuple[tuple[str, Arm, tuple[SuiteItem, ...]], ...]:
+        """Every block by name with its arm and requests, those that were not timed last."""
+        timed = [(f"block {block.position}", block.arm, block.items) for block in self.blocks]
+        return (*timed, *(("the block that is not timed", shown.arm, shown.items) for shown in self.shown))
 
     @property
     def is_profiled(self) -> bool:
@@ -606,8 +624,8 @@ class EvidenceSet:
         asked |= {
             session_mark(item)
             for cell in self.of(TimingEvidence, tier=tier)
-            for block in cell.blocks
-            for item in block.items
+            for _, _, items in cell.visits
+            for item in items
         }
         answered = tuple(r for nonce, r in found.items() if nonce and nonce[:8] in asked)
         return answered or tuple(found.values())[-1:]

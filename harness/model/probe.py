@@ -298,6 +298,8 @@ class CapturedGraph(Record):
     """One captured graph and its pointers."""
 
     name: str
+    num_tokens: int = Field(ge=0, default=0)
+    """That it was captured for; 0 where vLLM did not say."""
     num_kernels: int = Field(ge=0)
     num_addresses: int = Field(ge=0)
     """Distinct words of its parameters that lay in memory of the allocator at capture."""

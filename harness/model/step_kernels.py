@@ -28,6 +28,8 @@ class StepKernels(Record):
     num_kernels: float | None = Field(gt=0, default=None)
     kernels: tuple[KernelTime, ...] = ()
     """Those that take the most time."""
+    problem: str = ""
+    """Why nothing was seen, where that is known."""
 
     @model_validator(mode="after")
     def _tells_all_or_nothing(self) -> Self:

@@ -39,7 +39,9 @@ class RecordingCompleter:
         )
 
 
-def run_cell(completers: dict[Arm, RecordingCompleter], batch: int = 4) -> TimingEvidence:
+def run_cell(
+    completers: dict[Arm, RecordingCompleter], batch: int = 4, given: tuple[int, ...] = ()
+) -> TimingEvidence:
     return time_decode(
         completers,
         PROMPTS,
@@ -50,6 +52,7 @@ def run_cell(completers: dict[Arm, RecordingCompleter], batch: int = 4) -> Timin
         tier=Tier.CPU,
         hardware="test",
         recorded_at=lambda: "2026-01-01T00:00:00Z",
+        given=given,
     )
 
 
@@ -87,3 +90,41 @@ def test_the_warm_up_is_not_among_the_recorded_blocks() -> None:
     cell = run_cell({arm: RecordingCompleter() for arm in PAIR})
     assert len(cell.blocks) == 8
     assert not any("warm-up" in item.request_id for block in cell.blocks for item in block.items)
+
+
+GIVEN = tuple(range(1000, 1500))
+
+
+def test_both_blocks_of_a_pair_are_given_the_same_tokens_and_no_two_requests_the_same_in_one_step() -> None:
+    completers = {arm: RecordingCompleter() for arm in PAIR}
+    run_cell(completers, given=GIVEN)
+    timed = {
+        arm: [r.force_token_ids for suite, r in c.asked if suite.endswith("-candidate")]
+        for arm, c in completers.items()
+    }
+    assert timed[Arm.BASELINE] == timed[Arm.CANDIDATE] and len(set(timed[Arm.BASELINE])) == 16
+    for tokens in timed[Arm.BASELINE]:
+        assert len(tokens) == 8 and set(tokens) <= set(GIVEN)
+    for start in range(0, 16, 4):
+        assert all(len(set(step)) == 4 for step in zip(*timed[Arm.BASELINE][start : start + 4], strict=True))
+
+
+def test_only_the_block_that_is_not_timed_asks_for_logprobs_and_it_asks_for_the_same_work() -> None:
+    completers = {arm: RecordingCompleter() for arm in PAIR}
+    cell = run_cell(completers, given=GIVEN)
+    assert cell.tokens_given and [(s.arm, len(s.items)) for s in cell.shown] == [(arm, 4) for arm in PAIR]
+    for completer in completers.values():
+        asking = {suite for suite, r in completer.asked if r.logprobs}
+        assert asking == {"decode/b4/baseline-candidate/shown"}
+        shown, warm_up = (
+            [(r.prompt_token_ids, r.force_token_ids) for suite, r in completer.asked if suite.endswith(end)]
+            for end in ("/shown", "/warm-up")
+        )
+        assert shown == warm_up
+
+
+def test_without_given_tokens_nothing_is_asked_beyond_the_blocks() -> None:
+    completers = {arm: RecordingCompleter() for arm in PAIR}
+    cell = run_cell(completers)
+    assert (cell.tokens_given, cell.shown) == (False, ())
+    assert not any(r.force_token_ids or r.logprobs for c in completers.values() for _, r in c.asked)

@@ -90,3 +90,9 @@ def test_each_engine_configuration_has_servers_of_its_own() -> None:
     plan, watched = plan_of(cells, num_blocks=2), Watched()
     run_here(plan.tasks(), watched, lambda _: None, sweep=plan.digest, code_digest=CODE)
     assert watched.opened == ["tp1", "tp2"]
+
+
+def test_a_server_that_dies_keeps_its_logs_last_lines_and_the_sweep_shows_them() -> None:
+    records = run(Watched(EngineError("engine-died", "it died", log_tail="one\ntwo")))
+    (failure,) = (r for r in records if isinstance(r, Failure))
+    assert failure.lines == ("it died", "log: one", "log: two")

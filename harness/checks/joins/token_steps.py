@@ -96,9 +96,9 @@ def client_items(evidence: EvidenceSet, arm: Arm, tier: Tier) -> tuple[tuple[str
     suites = {r.suite: r for r in evidence.of(SuiteEvidence, tier=tier) if r.arm == arm}
     sent = [(f"suite {name}", item) for name, record in suites.items() for item in record.items]
     for cell in timing_cells(evidence, tier):
-        for block in cell.blocks:
-            if block.arm == arm:
-                sent.extend((f"timing {cell.cell}", item) for item in block.items)
+        for _, visited, items in cell.visits:
+            if visited == arm:
+                sent.extend((f"timing {cell.cell}", item) for item in items)
     return tuple(sent)
 
 

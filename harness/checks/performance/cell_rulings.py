@@ -99,6 +99,9 @@ def find_unequal_work(
     if noise_cell.hardware != cell.hardware:
         text = f"{cell.cell}: the A/A ran on other hardware ({noise_cell.hardware}) than the candidate."
         return Ruling(outcome=Outcome.INCONCLUSIVE, message=text)
+    if noise_cell.tokens_given is not cell.tokens_given:
+        text = f"{cell.cell}: tokens were given to the arms of one of the two comparisons only."
+        return Ruling(outcome=Outcome.INCONCLUSIVE, message=text, advice="Collect both with one engine.")
     if timing.common_prefix < MIN_COMMON_PREFIX_RATIO * noise.common_prefix:
         return Ruling(
             outcome=Outcome.INCONCLUSIVE,
@@ -192,12 +195,16 @@ def fair_measurements(fair: FairCell, margin: float | None = None) -> tuple[Meas
 
 def load_lines(timing: CellTiming) -> tuple[str, ...]:
     """Each block's latency, or what its profile saw, and the machine's load and clocks, for the drill-down."""
-    return tuple(
-        f"pair {b.pair}, {b.arm}: {_time_words(b)}"
-        + ("" if b.load_1min is None else f", load {b.load_1min}")
-        + "".join(f"; {_gpu_words(state)}" for state in b.gpu if state is not None)
-        for b in timing.blocks
-    ) + tuple(f"left out: {reason}" for reason in timing.void_pairs)
+    return (
+        timing.notes
+        + tuple(
+            f"pair {b.pair}, {b.arm}: {_time_words(b)}"
+            + ("" if b.load_1min is None else f", load {b.load_1min}")
+            + "".join(f"; {_gpu_words(state)}" for state in b.gpu if state is not None)
+            for b in timing.blocks
+        )
+        + tuple(f"left out: {reason}" for reason in timing.void_pairs)
+    )
 
 
 def _time_words(block: BlockTiming) -> str:

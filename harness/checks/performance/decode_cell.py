@@ -14,6 +14,7 @@ from statistics import fmean
 
 from harness.checks.joins.ruling import Ruling
 from harness.checks.joins.token_steps import TokenStep, TokenSteps, count_token_steps, index_token_steps
+from harness.checks.performance.given_tokens import find_given_fault, given_lines, place_of
 from harness.model.evaluation import SuiteItem
 from harness.model.evidence import EvidenceSet, GpuState, LedgerEvidence, TimingBlock, TimingEvidence
 from harness.model.manifest import Manifest
@@ -65,6 +66,8 @@ class CellTiming:
     blocks: tuple[BlockTiming, ...]
     void_pairs: tuple[str, ...] = ()
     """Pairs that were left out, with the reason."""
+    notes: tuple[str, ...] = ()
+    """What else is to be read beside the times."""
 
     @property
     def is_profiled(self) -> bool:
@@ -81,7 +84,8 @@ def measure_cell(
     cell: TimingEvidence, evidence: EvidenceSet, manifest: Manifest, policy: Policy
 ) -> CellTiming | Ruling:
     """The cell's ratio, or the ruling that says why it is void."""
-    for ruling in (find_design_fault(cell, policy), find_answer_fault(cell), find_profile_fault(cell)):
+    faults = (find_answer_fault, find_given_fault, find_profile_fault)
+    for ruling in (find_design_fault(cell, policy), *(find(cell) for find in faults)):
         if ruling is not None:
             return ruling
     steps: dict[Arm, TokenSteps] = {}
@@ -91,7 +95,7 @@ def measure_cell(
             return Ruling(
                 outcome=Outcome.NOT_RUN, message=f"There is no ledger of the {arm} arm to time it by."
             )
-        ids = [item.request_id for block in cell.blocks if block.arm is arm for item in block.items]
+        ids = [item.request_id for _, visited, items in cell.visits if visited is arm for item in items]
         if unlisted := find_unlisted(cell, arm, ledger, ids):
             return unlisted
         steps[arm] = index_token_steps(ledger, manifest, ids)
@@ -128,6 +132,7 @@ def _compare(
         common_prefix=_common_prefix(cell),
         blocks=tuple(blocks),
         void_pairs=void_pairs,
+        notes=given_lines(cell),
     )
 
 
@@ -193,14 +198,14 @@ def find_unlisted(
 def find_answer_fault(cell: TimingEvidence) -> Ruling | None:
     """Lost, refused or unequal requests: the arms did not do the same work."""
     lines: dict[Arm, list[str]] = {arm: [] for arm in cell.compares}
-    for block in cell.blocks:
-        if len(block.items) != cell.batch:
-            lines[block.arm].append(f"block {block.position}: {len(block.items)} of {cell.batch} requests")
-        for item in block.items:
+    for name, arm, items in cell.visits:
+        if len(items) != cell.batch:
+            lines[arm].append(f"{name}: {len(items)} of {cell.batch} requests")
+        for item in items:
             tokens = {item.num_completion_tokens, len(item.token_ids)}
             if item.error or tokens != {cell.num_output_tokens}:
                 got = item.error or f"{sorted(tokens)} tokens instead of {cell.num_output_tokens}"
-                lines[block.arm].append(f"block {block.position}, {item.item}: {got}")
+                lines[arm].append(f"{name}, {item.item}: {got}")
     if not any(lines.values()):
         return None
     reference, other = cell.compares
@@ -221,6 +226,7 @@ def find_profile_fault(cell: TimingEvidence) -> Ruling | None:
     seen = [(block, block.profile.num_steps if block.profile is not None else 0) for block in cell.blocks]
     lines = [
         f"block {b.position} of {b.arm}: {n} steps, {MIN_PROFILED_STEPS} are needed"
+        + (f" ({b.profile.problem})" if b.profile is not None and b.profile.problem else "")
         for b, n in seen
         if n < MIN_PROFILED_STEPS
     ]
@@ -237,7 +243,7 @@ def find_profile_fault(cell: TimingEvidence) -> Ruling | None:
 def find_fallback(cell: TimingEvidence, steps: dict[Arm, TokenSteps], policy: Policy) -> Ruling | None:
     """Timed candidate blocks that another path served time that path; so do off arms that are not off."""
     for arm in cell.compares:
-        items = [item for block in cell.blocks if block.arm is arm for item in block.items]
+        items = [item for _, visited, items in cell.visits if visited is arm for item in items]
         served = count_token_steps(steps[arm], items)
         wanted = served.specialized if arm is Arm.CANDIDATE else served.baseline
         share = wanted / served.total if served.total else 0.0
@@ -376,7 +382,7 @@ def _common_prefix(cell: TimingEvidence) -> float:
     answers: dict[tuple[int, str], dict[Arm, tuple[int, ...]]] = {}
     for block in cell.blocks:
         for item in block.items:
-            answers.setdefault((block.pair, item.item.rpartition("/")[2]), {})[block.arm] = item.token_ids
+            answers.setdefault((block.pair, place_of(item)), {})[block.arm] = item.token_ids
     shares = []
     for by_arm in answers.values():
         first, second = (by_arm.get(arm, ()) for arm in cell.compares)

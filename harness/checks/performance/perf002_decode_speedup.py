@@ -8,6 +8,7 @@ from math import log
 
 from harness.checks.joins.arm_proof import ONE_PROCESS, find_problems, shared_between_arms
 from harness.checks.joins.missing import missing_ruling
+from harness.checks.joins.probes import find_graphs
 from harness.checks.joins.ruling import Ruling, combine_rulings, finding_of
 from harness.checks.joins.token_steps import timing_cells
 from harness.checks.performance.cell_rulings import (
@@ -19,6 +20,7 @@ from harness.checks.performance.cell_rulings import (
     load_lines,
     measure_batch,
 )
+from harness.checks.performance.graph_kernels import hold_to_graphs
 from harness.model.check import BaseCheck, CheckContext
 from harness.model.finding import Finding, Measurement
 from harness.model.manifest import Claim
@@ -62,9 +64,11 @@ class DecodeSpeedup(BaseCheck):
             return [self.finding(Outcome.NOT_RUN, subject, text, advice="Name them under [performance].")]
         measure = partial(measure_batch, context, tier=self.tier, max_half_width=context.policy.itl_margin)
         cells = {batch: measure(batch) for batch in performance.batches}
+        found = find_graphs(context, self.tier)
+        graphs = None if isinstance(found, Ruling) else found
         findings = []
         for batch, cell in cells.items():
-            busy = measure(batch, is_profiled=True)
+            busy = hold_to_graphs(measure(batch, is_profiled=True), graphs)
             ruling = decide_batch(cell, busy, context.policy)
             ids = tuple(dict.fromkeys((*cell.evidence_ids, *busy.evidence_ids)))
             findings.append(finding_of(self, f"batch {batch}", ruling, ids))

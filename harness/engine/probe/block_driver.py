@@ -14,13 +14,13 @@ import sys
 import time
 import zlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, TextIO
 
 from harness.engine.probe.drawn_weights import describe_weights, offer_weights
-from harness.engine.probe.engine_start import inspect_models_here, start_engine
+from harness.engine.probe.engine_start import inspect_models_here, start_engine, start_replaying
 from harness.engine.tracer import Tracer, active
 from harness.engine.worker_extension import FasttrackWorkerExtension
 
@@ -31,6 +31,11 @@ class BlockEngine:
     def __init__(self, engine: Any, answers: TextIO) -> None:
         self._engine = engine
         self._answers = answers
+
+    @property
+    def gives_tokens(self) -> bool:
+        """Whether a request may be given its tokens."""
+        return can_replay(self._engine)
 
     def obey(self, commands: TextIO) -> None:
         """Answers each line until "end", or until nobody asks any more."""
@@ -80,10 +85,12 @@ class BlockEngine:
                 break
             if begun and len(begun) < len(counts):
                 self._say(begun=begun, tokens={})
-            tokens = {o.request_id: list(o.outputs[0].token_ids) for o in engine.step()}
+            outputs = [(o.request_id, o.outputs[0]) for o in engine.step()]
+            tokens = {name: list(new.token_ids) for name, new in outputs}
             for name, new in tokens.items():
                 counts[name] += len(new)
-            self._say(tokens=tokens)
+            tops = {name: likely for name, new in outputs if (likely := list(read_logprobs(new)))}
+            self._say(tokens=tokens, **({"logprobs": tops} if tops else {}))
         self._say(counts=counts, refused=refused)
 
     def _add(self, request: Mapping[str, Any]) -> None:
@@ -95,13 +102,31 @@ class BlockEngine:
             temperature=0.0,
             max_tokens=request["max_tokens"],
             ignore_eos=True,
+            logprobs=request.get("logprobs") or None,
             output_kind=RequestOutputKind.DELTA,
             detokenize=False,
         )
+        if given := request.get("given"):
+            if not self.gives_tokens:
+                raise ValueError("this engine cannot be given tokens")
+            params.trace_decode_token_ids = list(given)
         try:
             self._engine.add_request(request["id"], {"prompt_token_ids": request["prompt"]}, params)
         except VLLMClientError as error:
             raise ValueError(str(error)) from error
+
+
+def can_replay(engine: Any) -> bool:
+    """Whether vLLM's trace replay is on; with drafts it refuses requests that are given tokens."""
+    config = getattr(engine, "vllm_config", None)
+    has_drafts = getattr(config, "speculative_config", None) is not None
+    return bool(getattr(engine.model_config, "enable_trace_replay", False)) and not has_drafts
+
+
+def read_logprobs(output: Any) -> Iterator[dict[str, float]]:
+    """Of each new token: logprobs by token id, its own among them; nothing where none were asked for."""
+    for top in getattr(output, "logprobs", None) or ():
+        yield {str(token): float(entry.logprob) for token, entry in top.items()}
 
 
 def spread_tokens(text: str, vocabulary: int) -> list[int]:
@@ -134,7 +159,7 @@ def main() -> None:
     started = time.monotonic()
     drawer = offer_weights(plan.get("weights"))
     with graphs_followed(tracer):
-        engine = start_engine(plan["args"])
+        engine = (start_replaying if plan.get("gives_tokens") else start_engine)(plan["args"])
         with socket.create_connection(("127.0.0.1", plan["port"])) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with connection.makefile("r", encoding="utf-8") as asked, connection.makefile("w") as answers:
@@ -143,6 +168,7 @@ def main() -> None:
                     "nonce": plan["nonce"],
                     "ready_s": round(time.monotonic() - started, 1),
                     "weights": weights.model_dump() if weights is not None else None,
+                    "gives_tokens": can_replay(engine),
                 }
                 answers.write(json.dumps(ready) + "\n")
                 answers.flush()

@@ -17,6 +17,7 @@ from harness.app.probes import ProbeRun
 from harness.app.recorder import Progress, Recorder
 from harness.app.resuming import unproven
 from harness.checks.performance.cell_rulings import VoidCell, measure_batch
+from harness.checks.performance.given_tokens import worst_deviation
 from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup, decide_not_slower
 from harness.model.change import Change
 from harness.model.check import CheckContext
@@ -173,6 +174,60 @@ def test_a_candidate_whose_profile_is_worse_or_shows_nothing_does_not_pass(
     busy = measure_batch(context_of(evidence), 2, Tier.GPU, max_half_width=0.3, is_profiled=True)
     ruling = busy.ruling if isinstance(busy, VoidCell) else decide_not_slower(busy, POLICY_OF_SLEEPS)
     assert ruling.outcome is outcome and words in ruling.message
+    assert findings_of(evidence)["batch 2"].outcome is not Outcome.PASS
+
+
+def test_all_arms_are_given_the_same_tokens_and_each_tells_how_likely_it_held_them(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence = collected(run, monkeypatch)
+    for cell in evidence.of(TimingEvidence, tier=Tier.GPU):
+        assert cell.tokens_given and [s.arm for s in cell.shown] == list(cell.compares)
+        answers = [
+            [i.token_ids for b in cell.blocks if b.arm is arm for i in b.items] for arm in cell.compares
+        ]
+        assert len({len(set(tokens)) for tokens in answers[0]} - {1}) > 0
+        by_pair = [
+            {b.pair: [i.token_ids for i in b.items] for b in cell.blocks if b.arm is arm}
+            for arm in cell.compares
+        ]
+        assert by_pair[0] == by_pair[1] and len({tuple(a) for a in by_pair[0].values()}) == 5
+        assert worst_deviation(cell) == 0
+        assert not any(i.top_logprobs for b in cell.blocks for i in b.items)
+
+
+@pytest.mark.parametrize("arm", ["candidate", "baseline_again"])
+@pytest.mark.parametrize(
+    ("behaviour", "words"),
+    [("computes nothing", "nothing shows"), ("follows nothing", "were not followed")],
+)
+def test_an_arm_that_computes_nothing_or_follows_nothing_decides_nothing(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch, behaviour: str, words: str, arm: str
+) -> None:
+    evidence = collected(run, monkeypatch, **{arm: behaviour})
+    for is_profiled in (False, True):
+        cell = measure_batch(context_of(evidence), 2, Tier.GPU, max_half_width=0.3, is_profiled=is_profiled)
+        assert isinstance(cell, VoidCell) and cell.noisy is None and words in cell.ruling.message
+    assert Outcome.PASS not in {f.outcome for f in findings_of(evidence).values()}
+
+
+def test_where_one_arm_cannot_be_given_tokens_none_is_and_their_answers_are_compared(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence = collected(run, monkeypatch, candidate="cannot be given tokens")
+    cells = evidence.of(TimingEvidence, tier=Tier.GPU)
+    assert len(cells) == 4 and not any(cell.tokens_given or cell.shown for cell in cells)
+    assert {i.token_ids for c in cells for b in c.blocks for i in b.items} == {(7,) * 10, (7,) * 12}
+
+
+def test_a_profiler_that_fails_leaves_its_reason_and_the_logs_last_lines(
+    run: ProbeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evidence = collected(run, monkeypatch, candidate="has no profiler")
+    gap = gaps_of(evidence)["profile at batch 2, baseline against candidate"]
+    assert gap.broke and "candidate: Its steps could not be profiled: RuntimeError: made" in gap.reason
+    assert "CUPTI initialization failed" in gap.details
+    assert {c.compares[1] for c in evidence.of(TimingEvidence) if c.is_profiled} == {Arm.BASELINE_AGAIN}
     assert findings_of(evidence)["batch 2"].outcome is not Outcome.PASS
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,9 +53,49 @@ def test_the_overhead_is_that_of_the_tracer_alone(tmp_path: Path) -> None:
     assert len({tuple(spec.additional_config.items()) for spec in found.values()}) == 1
 
 
-def test_an_untraced_arm_imports_the_commit_that_is_judged(tmp_path: Path) -> None:
+def run_as(spec: ArmSpec, folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """A Python of the arm's environment, on a machine on which the harness is not installed."""
+    return subprocess.run(
+        [sys.executable, "-S", "-P", "-c", f"import sitecustomize\n{code}"],
+        env=spec.environment(folder),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("is_on_a_gpu", [False, True])
+def test_an_untraced_arm_imports_the_commit_that_is_judged_and_of_the_judge_the_harness_alone(
+    tmp_path: Path, is_on_a_gpu: bool
+) -> None:
     spec = specs(tmp_path, is_overhead=True)[Arm.BASELINE]
-    assert spec.environment(tmp_path)["PYTHONPATH"] == str(spec.import_path)
+    if is_on_a_gpu:
+        spec = gpu_arms(tmp_path, is_overhead=True).server(Arm.BASELINE, tmp_path).spec
+    package = spec.import_path / "specialized_path"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    code = """
+import specialized_path, importlib.util, sys
+from harness.engine import marker
+print(specialized_path.__file__)
+print("harness.engine.tracer" in sys.modules, importlib.util.find_spec("perf_sweeps"))
+"""
+    done = run_as(spec, tmp_path, code)
+    assert done.stdout.splitlines() == [str(package / "__init__.py"), "False None"], done.stderr
+
+
+def test_a_driver_whose_modules_are_not_there_is_an_error_that_names_them(tmp_path: Path) -> None:
+    server = gpu_arms(tmp_path, is_overhead=True).server(Arm.BASELINE, tmp_path)
+    lost = BlockServer(
+        replace(server.spec, env={**server.spec.env, "PYTHONPATH": "/nowhere"}),
+        (),
+        program=(sys.executable, "-S", "-P", "-m", "harness.engine.probe.block_driver"),
+        ready_timeout_s=60,
+    )
+    with pytest.raises(EngineError, match="No module named 'harness'") as caught:
+        lost.start()
+    assert "harness" in caught.value.log_tail
 
 
 @pytest.mark.parametrize(

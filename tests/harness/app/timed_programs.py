@@ -39,7 +39,7 @@ connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 asked, answers = connection.makefile("r"), connection.makefile("w")
 def say(**fields):
     print(json.dumps(fields), file=answers, flush=True)
-say(nonce=nonce, ready_s=1.0)
+say(nonce=nonce, ready_s=1.0, gives_tokens=behaviour != "cannot be given tokens" and plan["gives_tokens"])
 step = 0
 def compute(requests, is_prefill, seconds):
     global step
@@ -66,6 +66,9 @@ for line in asked:
         busy_us = STEP_S * (6e5 if behaviour == "is busy" else 3e5)
         seen = {"num_steps": 8, "num_kernels": 0 if behaviour == "hides kernels" else 90, "busy_us": busy_us}
         seen = {"num_steps": 0} if behaviour == "sees no GPU" else seen
+        if behaviour == "has no profiler":
+            print("CUPTI initialization failed", file=sys.stderr, flush=True)
+            seen = {"num_steps": 0, "problem": "RuntimeError: made"}
         say(answer=seen if command["args"] == ["stop"] else {})
         continue
     if command["do"] == "forget":
@@ -87,7 +90,14 @@ for line in asked:
         if behaviour == "loses a token" and position == 1:
             continue
         sent += 1
-        say(tokens={r["id"]: [7] for r in requests})
+        obeys = behaviour != "follows nothing"
+        tokens = {r["id"]: r["given"][position] if obeys and "given" in r else 7 for r in requests}
+        held = {}
+        for place, r in enumerate(requests):
+            if "logprobs" in r:
+                computed = 0 if behaviour == "computes nothing" else tokens[r["id"]] * 31 + position * 17 + place
+                held[r["id"]] = [{str(tokens[r["id"]]): -1.0 - computed % 11}]
+        say(tokens={name: [token] for name, token in tokens.items()}, **({"logprobs": held} if held else {}))
     say(counts={r["id"]: sent for r in requests}, refused={})
 """
 

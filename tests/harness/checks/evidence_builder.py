@@ -23,6 +23,7 @@ from harness.model.evidence import (
     EvidenceRecord,
     EvidenceSet,
     LedgerEvidence,
+    ShownAnswers,
     SubjectEvidence,
     SuiteEvidence,
     TimingBlock,
@@ -83,6 +84,8 @@ class Request:
     logprobs: bool = False
     schema: str = ""
     timed: bool = False
+    given: bool = False
+    """Whether its forced tokens are given as a timed cell's are, their logprobs told with the most likely ones'."""
 
 
 def never(_suite: str, _batch: int) -> bool:
@@ -129,6 +132,8 @@ class World:
     """The candidate's busy time of the GPU over the baseline's, in cells that are profiled; None profiles none."""
     busy_noise: float = 0.002
     """Standard deviation of a profiled block's log busy time."""
+    gives_tokens: bool = False
+    """Whether the requests of timed cells are given their tokens."""
     num_pairs: int = 6
     num_greedy: int = 52
     num_forced: int = 8
@@ -243,7 +248,7 @@ class MadeEngine:
         token = self._choose(request, logits, position)
         running.tokens.append(request.forced[position] if request.forced else token)
         if request.logprobs:
-            running.top.append(top_logprobs(logits))
+            running.top.append(top_logprobs(logits, request.forced[position] if request.given else None))
 
     def _shift(self, running: _Running, position: int) -> Array | float:
         scale = {
@@ -330,11 +335,12 @@ class _Running:
         )
 
 
-def top_logprobs(logits: Array) -> TokenLogprobs:
-    """The 20 most likely tokens in single precision, as an engine reports them."""
+def top_logprobs(logits: Array, given: int | None = None) -> TokenLogprobs:
+    """The 20 most likely tokens, and the given one, in single precision, as an engine reports them."""
     shifted = logits - logits.max()
     values = (shifted - np.log(np.exp(shifted).sum())).astype(np.float32)
-    order = np.argsort(-values, kind="stable")[:20]
+    order = np.argsort(-values, kind="stable")
+    order = np.array([token for place, token in enumerate(order) if place < 20 or token == given])
     return TokenLogprobs(
         token_ids=tuple(order.tolist()), logprobs=tuple(values[order].astype(float).tolist())
     )
@@ -468,19 +474,15 @@ def _time_cell(
     cell = f"{'profile' if is_profiled else 'decode'}/b{batch}/{compares[0]}-{compares[1]}"
     blocks = []
     began_ns = 0
+    shown = []
+    for arm in compares if world.gives_tokens else ():
+        engines[arm].now_ns = max(engine.now_ns for engine in engines.values()) + 1_000_000
+        asked = [replace(_timed(world, -1, batch, i), timed=False, logprobs=True) for i in range(batch)]
+        shown.append(ShownAnswers(arm=arm, items=engines[arm].serve(f"{cell}/shown", asked, batch)))
     for pair in range(world.num_pairs):
         for arm in compares if pair % 2 == 0 else compares[::-1]:
             position = len(blocks)
-            requests = [
-                Request(
-                    item=f"b{position}/r{index}",
-                    prompt=f"timed{pair * batch + index}",
-                    num_prompt_tokens=8,
-                    max_tokens=16,
-                    timed=True,
-                )
-                for index in range(batch)
-            ]
+            requests = [_timed(world, pair, batch, i, f"b{position}/r{i}") for i in range(batch)]
             factor = float(np.exp(numbers(world.seed, cell, position).normal(0, world.timing_noise)))
             factor *= 1.1 if world.disturbed(cell, position) else 1.0
             if not world.overlaps(cell, position):
@@ -502,6 +504,22 @@ def _time_cell(
         num_output_tokens=16,
         compares=compares,
         blocks=tuple(blocks),
+        tokens_given=world.gives_tokens,
+        shown=tuple(shown),
+    )
+
+
+def _timed(world: World, pair: int, batch: int, index: int, item: str = "") -> Request:
+    number = pair * batch + index
+    tokens = tuple(int(t) for t in numbers("given", number).integers(VOCABULARY, size=16))
+    return Request(
+        item=item or f"b-2/r{index}",
+        prompt=f"timed{number}",
+        num_prompt_tokens=8,
+        max_tokens=16,
+        timed=True,
+        given=world.gives_tokens,
+        forced=tokens if world.gives_tokens else (),
     )
 
 

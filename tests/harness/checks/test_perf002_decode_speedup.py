@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache
+from math import isfinite, nan
 
 import pytest
 
 from harness.checks.correctness.cor005_ledger_alive import LedgerAlive
+from harness.checks.performance.given_tokens import told_logprobs
 from harness.checks.performance.perf002_decode_speedup import DecodeSpeedup
+from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.evidence import (
     ArmEvidence,
+    CapturedPointersEvidence,
     EvidenceSet,
     GapEvidence,
     GpuState,
@@ -23,6 +27,7 @@ from harness.model.evidence import (
 )
 from harness.model.finding import Finding, Measurement
 from harness.model.manifest import Claim, Manifest, PerformanceSection
+from harness.model.probe import CapturedGraph
 from harness.model.step_kernels import StepKernels
 from harness.model.words import Arm, Outcome, Tier
 from harness.runner import order_checks, run_checks
@@ -50,6 +55,7 @@ def on_gpu(
     busy_noise: float = 0.002,
     falls_back: Callable[[str, int], bool] = never,
     again: float = 1.0,
+    given: bool = True,
 ) -> EvidenceSet:
     """The timed cells as a GPU would leave them: times are all that the path changes, of steps and of the GPU."""
     made = World(
@@ -66,6 +72,7 @@ def on_gpu(
         busy_noise=busy_noise,
         falls_back=falls_back,
         speed_again=again,
+        gives_tokens=given,
     )
     return evidence_set(r.model_copy(update={"tier": Tier.GPU}) for r in build_evidence(made))
 
@@ -431,3 +438,192 @@ def test_a_gpu_machines_bundle_is_decided_without_the_cpu_tiers_arms() -> None:
 def test_a_manifest_without_batches_is_not_run() -> None:
     manifest = MANIFEST.model_copy(update={"performance": PerformanceSection(decode_batches=())})
     assert [f.outcome for f in findings_of(on_gpu(), manifest).values()] == [Outcome.NOT_RUN]
+
+
+def at_batch_8(
+    change: Callable[[TimingEvidence], TimingEvidence], *, profiled: bool, other: Arm = Arm.CANDIDATE
+) -> dict[str, Finding]:
+    """What comes of a cell of batch 8 that is changed."""
+
+    def changed(cell: TimingEvidence) -> TimingEvidence:
+        is_meant = (cell.is_profiled, cell.batch, cell.compares[1]) == (profiled, 8, other)
+        return change(cell) if is_meant else cell
+
+    evidence = change_records(on_gpu(), TimingEvidence, changed)
+    return findings_of(evidence, claiming(1.2))
+
+
+def told_as(token: int, logprob: float) -> TokenLogprobs:
+    """One position as an engine reports it."""
+    if not isfinite(logprob):
+        return TokenLogprobs(token_ids=(), logprobs=(), num_not_finite=1)
+    return TokenLogprobs(token_ids=(token,), logprobs=(logprob,))
+
+
+def telling(
+    logprob: Callable[[float, int], float], arm: Arm = Arm.CANDIDATE, place: str = ""
+) -> Callable[[TimingEvidence], TimingEvidence]:
+    """The arm holds each given token as likely as `logprob` makes of the true value and the token's number."""
+
+    def told(item: SuiteItem) -> SuiteItem:
+        if place and not item.item.endswith(place):
+            return item
+        tops = tuple(
+            told_as(token, logprob(value, number))
+            for number, (token, value) in enumerate(zip(item.token_ids, told_logprobs(item), strict=True))
+        )
+        return item.model_copy(update={"top_logprobs": tops})
+
+    def changed(cell: TimingEvidence) -> TimingEvidence:
+        shown = tuple(
+            s.model_copy(update={"items": tuple(map(told, s.items))}) if s.arm is arm else s
+            for s in cell.shown
+        )
+        return cell.model_copy(update={"shown": shown})
+
+    return changed
+
+
+def stale(cell: TimingEvidence) -> TimingEvidence:
+    """The candidate tells of each request what the true path tells of the next one."""
+    (ours,) = (s for s in cell.shown if s.arm is Arm.CANDIDATE)
+    values = [told_logprobs(item) for item in ours.items]
+    items = tuple(
+        item.model_copy(
+            update={
+                "top_logprobs": tuple(
+                    TokenLogprobs(token_ids=(t,), logprobs=(v,))
+                    for t, v in zip(item.token_ids, found, strict=True)
+                )
+            }
+        )
+        for item, found in zip(ours.items, values[1:] + values[:1], strict=True)
+    )
+    shown = tuple(s.model_copy(update={"items": items}) if s.arm is Arm.CANDIDATE else s for s in cell.shown)
+    return cell.model_copy(update={"shown": shown})
+
+
+COMPUTES_NOTHING = {
+    "all alike": telling(lambda _, __: -5.0),
+    "the mean of what is right": telling(lambda _, __: -12.0),
+    "another request's": stale,
+    "in one request of eight": telling(lambda _, __: -5.0, place="/r3"),
+    "numbers of its own": telling(lambda _, number: -5.0 - number % 7),
+    "no number": telling(lambda _, __: nan),
+    "told of no token": lambda cell: cell.model_copy(update={"shown": cell.shown[:1]}),
+}
+
+
+@pytest.mark.parametrize("profiled", [False, True])
+@pytest.mark.parametrize("change", COMPUTES_NOTHING.values(), ids=COMPUTES_NOTHING)
+def test_a_candidate_that_is_fast_because_it_computes_nothing_does_not_pass_on_given_tokens(
+    change: Callable[[TimingEvidence], TimingEvidence], profiled: bool
+) -> None:
+    found = at_batch_8(change, profiled=profiled)
+    assert found["batch 8"].outcome is Outcome.INCONCLUSIVE
+    assert "nothing shows" in found["batch 8"].message
+    assert found["batch 1"].outcome is Outcome.PASS
+    claim = next(f for s, f in found.items() if s.startswith("claim"))
+    assert claim.outcome is (Outcome.PASS if profiled else Outcome.INCONCLUSIVE)
+
+
+def test_rounding_is_no_reason_to_void_given_tokens_and_is_told() -> None:
+    found = at_batch_8(telling(lambda value, number: value + 0.3 * (-1) ** number), profiled=True)["batch 8"]
+    assert found.outcome is Outcome.PASS
+    assert any("held likely by at most 0.1" in line for line in found.details), found.details
+
+
+def test_an_a_a_that_disagrees_about_given_tokens_voids_the_batch() -> None:
+    change = telling(lambda _, __: -5.0, arm=Arm.BASELINE_AGAIN)
+    found = at_batch_8(change, profiled=True, other=Arm.BASELINE_AGAIN)["batch 8"]
+    assert found.outcome is Outcome.INCONCLUSIVE and "baseline-baseline_again" in found.message
+
+
+def other_tokens(cell: TimingEvidence) -> TimingEvidence:
+    def other(block: TimingBlock) -> TimingBlock:
+        items = tuple(i.model_copy(update={"token_ids": (*i.token_ids[:-1], 0)}) for i in block.items)
+        return block.model_copy(update={"items": items})
+
+    blocks = tuple(other(b) if b.arm is Arm.CANDIDATE else b for b in cell.blocks)
+    return cell.model_copy(update={"blocks": blocks})
+
+
+def test_given_tokens_that_did_not_come_back_were_not_followed() -> None:
+    found = at_batch_8(other_tokens, profiled=True)["batch 8"]
+    assert found.outcome is Outcome.INCONCLUSIVE and "were not followed" in found.message
+
+
+def test_a_cell_that_says_nothing_of_given_tokens_beside_one_that_does_is_void() -> None:
+    def silent(cell: TimingEvidence) -> TimingEvidence:
+        return cell.model_copy(update={"tokens_given": False, "shown": ()})
+
+    found = at_batch_8(silent, profiled=True)["batch 8"]
+    assert found.outcome is not Outcome.PASS
+
+
+def test_answers_that_were_sampled_are_held_to_what_the_baselines_share() -> None:
+    assert {f.outcome for f in findings_of(on_gpu(given=False)).values()} == {Outcome.PASS}
+
+    def parted(cell: TimingEvidence) -> TimingEvidence:
+        if cell.compares[1] is not Arm.CANDIDATE:
+            return cell
+        blocks = tuple(
+            b.model_copy(
+                update={"items": tuple(i.model_copy(update={"token_ids": (0,) * 16}) for i in b.items)}
+            )
+            if b.arm is Arm.CANDIDATE
+            else b
+            for b in cell.blocks
+        )
+        return cell.model_copy(update={"blocks": blocks})
+
+    found = findings_of(change_records(on_gpu(given=False), TimingEvidence, parted))
+    assert {f.outcome for f in found.values()} == {Outcome.INCONCLUSIVE}
+    assert "share 0% of their tokens" in found["batch 8"].message
+
+
+def with_graphs(*graphs: tuple[int, int]) -> dict[str, Finding]:
+    """What comes of graphs of (tokens, kernels), beside profiles of 90 kernels a step on the candidate."""
+    arm = on_gpu().arm(Arm.CANDIDATE, Tier.GPU)
+    assert arm is not None
+    record = CapturedPointersEvidence(
+        tier=Tier.GPU,
+        recorded_at="2026-01-01T00:00:00Z",
+        hardware="NVIDIA H200",
+        arm=Arm.CANDIDATE,
+        process=arm,
+        graphs=tuple(
+            CapturedGraph(
+                name=f"graph {number}",
+                num_tokens=num_tokens,
+                num_kernels=num_kernels,
+                num_addresses=1,
+                num_replays=1,
+                num_replays_after_largest=1,
+                num_replays_after_eager=1,
+            )
+            for number, (num_tokens, num_kernels) in enumerate(graphs)
+        ),
+        losses=(),
+        planted_loss_seen=True,
+    )
+    return findings_of(evidence_set([*on_gpu(), record]))
+
+
+@pytest.mark.parametrize(
+    ("graphs", "outcome", "words"),
+    [
+        ([(1, 80), (8, 90)], Outcome.PASS, "90 to 90 kernels a step in the candidate's profile, 90 in the"),
+        ([(1, 80), (8, 91)], Outcome.INCONCLUSIVE, "the profiler did not see all that the GPU did"),
+        ([(1, 80), (16, 91), (32, 9)], Outcome.INCONCLUSIVE, "91 in the step's graph"),
+        ([(8, 9), (8, 91)], Outcome.INCONCLUSIVE, "91 in the step's graph"),
+        ([(0, 500), (4, 91)], Outcome.PASS, "are not known"),
+    ],
+    ids=["all", "one is missing", "padded", "two of a size", "none so large"],
+)
+def test_a_profile_that_shows_fewer_kernels_than_the_replayed_graph_holds_decides_nothing(
+    graphs: list[tuple[int, int]], outcome: Outcome, words: str
+) -> None:
+    finding = with_graphs(*graphs)["batch 8"]
+    assert finding.outcome is outcome
+    assert any(words in text for text in (finding.message, *finding.details))

@@ -122,7 +122,7 @@ def test_what_could_be_reused_of_earlier_requests_is_forgotten(server: BlockServ
 def test_a_worker_is_asked_as_over_http_and_what_is_not_there_is_not_seen(server: BlockServer) -> None:
     for method, nothing in (
         ("fasttrack_experts", {"layers": [], "problem": ""}),
-        ("fasttrack_profile", {"num_steps": 0}),
+        ("fasttrack_profile", {"num_steps": 0, "problem": "no CUDA device"}),
     ):
         server.rpc(method, "start")
         block_of(server, 2)

@@ -65,3 +65,9 @@ def test_an_exception_outside_the_logger_is_found(tmp_path: Path) -> None:
 def test_a_log_without_exception_names_no_cause(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("INFO fine\n")
     assert read_first_error(tmp_path / "log") + read_first_error(tmp_path / "none") == ""
+
+
+def test_a_module_that_python_does_not_find_is_named(tmp_path: Path) -> None:
+    said = "Error while finding module specification for 'a.b' (ModuleNotFoundError: No module named 'a')"
+    (tmp_path / "log").write_text(f"a warning (ValueError: not this)\npython: {said}\n")
+    assert read_first_error(tmp_path / "log").startswith("ModuleNotFoundError: No module named 'a'")

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from harness.engine.step_profile import MAX_STEPS, Span, StepProfile, describe, make_cuda_profiler
+from harness.engine.step_profile import (
+    MAX_STEPS,
+    Span,
+    StepProfile,
+    describe,
+    is_work,
+    make_cuda_profiler,
+)
+from harness.model.step_kernels import StepKernels
 
 
 class Made:
@@ -64,7 +73,37 @@ def test_what_is_not_armed_profiles_nothing() -> None:
 @pytest.mark.parametrize("fails_at", ["start", "stop"])
 def test_a_profiler_that_fails_leaves_the_steps_alone_and_shows_nothing(fails_at: str) -> None:
     profile = profiled([True, True, False, True], [], fails_at=fails_at)
+    assert profile.result() == {"num_steps": 0, "problem": "the profiler failed: RuntimeError: CUPTI"}
+    assert StepKernels.model_validate(profile.result()).problem
+
+
+def test_a_profiler_that_fails_as_no_profiler_should_leaves_the_steps_alone_too() -> None:
+    def broken() -> Made:
+        raise AttributeError("no kineto")
+
+    profile = StepProfile(broken)
+    profile.arm()
+    for _ in range(3):
+        profile.begin_step(goes_on=True)
+    assert profile.result() == {"num_steps": 0, "problem": "the profiler failed: AttributeError: no kineto"}
+    profile.arm()
     assert profile.result() == {"num_steps": 0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_kept"),
+    [
+        ("kernel", True),
+        ("gpu_memcpy", True),
+        ("gpu_memset", True),
+        ("gpu_user_annotation", False),
+        ("cuda_sync", False),
+        ("overhead", False),
+    ],
+)
+def test_what_stands_beside_the_devices_work_is_no_work(kind: str, is_kept: bool) -> None:
+    assert is_work(SimpleNamespace(activity_type=lambda: kind)) is is_kept
+    assert is_work(SimpleNamespace())
 
 
 def test_work_at_the_same_time_is_counted_once_and_copies_are_no_kernels() -> None:
@@ -77,7 +116,10 @@ def test_work_at_the_same_time_is_counted_once_and_copies_are_no_kernels() -> No
 
 
 def test_a_device_that_was_seen_to_run_no_kernel_was_not_seen() -> None:
-    assert describe([Span(0, 5, "Memset")], 3) == {"num_steps": 0}
+    assert describe([Span(0, 5, "Memset")], 3) == {
+        "num_steps": 0,
+        "problem": "the profiler told 1 spans of the device in 3 steps, none of a kernel",
+    }
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
@@ -85,4 +127,4 @@ def test_without_a_gpu_nothing_is_profiled() -> None:
     profile = StepProfile(make_cuda_profiler)
     profile.arm()
     profile.begin_step(goes_on=True)
-    assert profile.result() == {"num_steps": 0}
+    assert profile.result() == {"num_steps": 0, "problem": "no CUDA device"}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Mapping
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from harness.engine.probe.block_driver import BlockEngine, spread_tokens
+from harness.engine.probe.block_driver import BlockEngine, can_replay, spread_tokens
 
 
 class MadeEngine:
@@ -19,6 +21,8 @@ class MadeEngine:
     def __init__(self) -> None:
         self.left: dict[str, int] = {}
         self.batches: list[int] = []
+        self.tells: set[str] = set()
+        """Requests that asked for logprobs."""
         self.model_config = SimpleNamespace(get_vocab_size=lambda: 1000)
         self.vllm_config = SimpleNamespace(cache_config=SimpleNamespace(enable_prefix_caching=True))
 
@@ -36,7 +40,14 @@ class MadeEngine:
         self.batches.append(len(self.left))
         names = list(self.left)
         self.left = {name: count - 1 for name, count in self.left.items() if count > 1}
-        return [SimpleNamespace(request_id=n, outputs=[SimpleNamespace(token_ids=[7])]) for n in names]
+        top = [{7: SimpleNamespace(logprob=-0.5), 9: SimpleNamespace(logprob=-inf)}]
+        return [
+            SimpleNamespace(
+                request_id=n,
+                outputs=[SimpleNamespace(token_ids=[7], logprobs=top if n in self.tells else None)],
+            )
+            for n in names
+        ]
 
 
 class MadeDriver(BlockEngine):
@@ -119,3 +130,61 @@ def test_without_a_tokenizer_texts_become_tokens_of_the_whole_vocabulary() -> No
 @pytest.mark.parametrize("vocabulary", [2, 97])
 def test_no_token_lies_beyond_the_vocabulary(vocabulary: int) -> None:
     assert set(spread_tokens("every good boy does fine" * 4, vocabulary)) <= set(range(vocabulary))
+
+
+def test_the_logprobs_of_those_that_asked_are_told_with_their_tokens() -> None:
+    engine = MadeEngine()
+    engine.tells = {"b"}
+    told = answers_to(serve(request("a", max_tokens=1), request("b", max_tokens=2)), engine=engine)
+    likely = [{"7": -0.5, "9": -inf}]
+    assert told[:-1] == [
+        {"tokens": {"a": [7], "b": [7]}, "logprobs": {"b": likely}},
+        {"tokens": {"b": [7]}, "logprobs": {"b": likely}},
+    ]
+
+
+def asked_of_vllm(
+    monkeypatch: pytest.MonkeyPatch, engine: MadeEngine, **more: Any
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The parameters that vLLM is given for a request, and what is refused."""
+    made = {
+        "vllm": SimpleNamespace(SamplingParams=SimpleNamespace),
+        "vllm.exceptions": SimpleNamespace(VLLMClientError=KeyError),
+        "vllm.sampling_params": SimpleNamespace(RequestOutputKind=SimpleNamespace(DELTA=1)),
+    }
+    for name, module in made.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    found: dict[str, Any] = {}
+    engine.add_request = lambda name, _, params: found.update({name: vars(params)})  # type: ignore[attr-defined]
+    said = io.StringIO()
+    BlockEngine(engine, said).obey(io.StringIO(json.dumps(serve(request("a") | more)) + "\n"))
+    return found.get("a", {}), json.loads(said.getvalue().splitlines()[-1])["refused"]
+
+
+def test_a_request_is_given_its_tokens_by_vllms_trace_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = MadeEngine()
+    engine.model_config.enable_trace_replay = True
+    params, refused = asked_of_vllm(monkeypatch, engine, given=[3, 4, 5], logprobs=1)
+    assert (params["trace_decode_token_ids"], params["logprobs"], refused) == ([3, 4, 5], 1, {})
+    params, refused = asked_of_vllm(monkeypatch, engine)
+    assert ("trace_decode_token_ids" in params, params["logprobs"], refused) == (False, None, {})
+
+
+def test_an_engine_that_cannot_be_given_tokens_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    params, refused = asked_of_vllm(monkeypatch, MadeEngine(), given=[3, 4, 5])
+    assert (params, refused) == ({}, {"a": "ValueError: this engine cannot be given tokens"})
+
+
+@pytest.mark.parametrize(
+    ("fields", "drafts", "can"),
+    [
+        ({"enable_trace_replay": True}, None, True),
+        ({"enable_trace_replay": True}, 1, False),
+        ({}, None, False),
+    ],
+)
+def test_an_engine_says_whether_it_can_be_given_tokens(
+    fields: dict[str, bool], drafts: int | None, can: bool
+) -> None:
+    config = SimpleNamespace(speculative_config=drafts)
+    assert can_replay(SimpleNamespace(model_config=SimpleNamespace(**fields), vllm_config=config)) is can
