@@ -222,7 +222,10 @@ def watch_cuda_graphs(steps: StepRecorder) -> Iterator[GraphWatch]:
     )
     watch = GraphWatch(trace, lambda graph: list(nodes_of(graph.raw_cuda_graph(), driver)))
     try:
-        with hook_graphs(torch.cuda.CUDAGraph, watch, steps, _tokens_of_step):
+        with (
+            captured_sizes(torch.cuda.is_current_stream_capturing) as num_tokens,
+            hook_graphs(torch.cuda.CUDAGraph, watch, steps, num_tokens),
+        ):
             plant_graph(watch, steps)
             yield watch
     finally:
@@ -234,11 +237,34 @@ def begin_history() -> None:
     torch.cuda.memory._record_memory_history("all", context=None, max_entries=MAX_ENTRIES, clear_history=True)
 
 
-def _tokens_of_step() -> int:
-    """Tokens that the running forward call is captured for; 0 where vLLM does not say."""
-    from vllm.forward_context import get_forward_context, is_forward_context_available
+@contextmanager
+def captured_sizes(is_capturing: Callable[[], bool]) -> Iterator[Callable[[], int]]:
+    """What tells, at the end of a capture, for how many tokens it was; 0 where vLLM does not say.
 
-    if not is_forward_context_available():
-        return 0
-    descriptor = get_forward_context().batch_descriptor
+    vLLM's first model runner captures within a forward call, its second makes the call within the capture: there the
+    last call of the capture is remembered.
+    """
+    from vllm import forward_context as vllm
+
+    original, seen = vllm.override_forward_context, [0]
+
+    def override(context: Any) -> Any:
+        if context is not None and is_capturing():
+            seen[0] = _tokens_of(context)
+        return original(context)
+
+    def num_tokens() -> int:
+        last, seen[0] = seen[0], 0
+        return _tokens_of(vllm.get_forward_context()) if vllm.is_forward_context_available() else last
+
+    vllm.override_forward_context = override
+    try:
+        yield num_tokens
+    finally:
+        vllm.override_forward_context = original
+
+
+def _tokens_of(context: Any) -> int:
+    """Tokens of a forward call."""
+    descriptor = context.batch_descriptor
     return int(descriptor.num_tokens) if descriptor is not None else 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from harness.engine import marker
 from harness.engine.ledger_file import LedgerFile
 from harness.engine.probe import cuda_graphs
 from harness.engine.probe.cuda_graphs import (
+    captured_sizes,
     follow_cuda_graphs,
     hook_graphs,
     nodes_of,
@@ -220,6 +222,55 @@ def test_graphs_that_are_only_followed_are_proved_and_let_go_of_like_watched_one
     assert not steps.follows_graphs and dict(vars(MadeGraph)) == before
 
 
+def made_contexts(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """vLLM's forward contexts, as far as they are asked for."""
+    module: Any = ModuleType("vllm.forward_context")
+    module.current = None
+
+    @contextmanager
+    def override(context: Any) -> Iterator[None]:
+        before, module.current = module.current, context
+        yield
+        module.current = before
+
+    module.override_forward_context = override
+    module.get_forward_context = lambda: module.current
+    module.is_forward_context_available = lambda: module.current is not None
+    monkeypatch.setitem(sys.modules, "vllm", SimpleNamespace(forward_context=module))
+    monkeypatch.setitem(sys.modules, "vllm.forward_context", module)
+    return module
+
+
+def call_of(num_tokens: int | None) -> Any:
+    return SimpleNamespace(batch_descriptor=num_tokens and SimpleNamespace(num_tokens=num_tokens))
+
+
+def test_a_graphs_size_is_told_whether_the_capture_is_in_the_call_or_the_call_in_the_capture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module: Any = made_contexts(monkeypatch)
+    capturing = [False]
+    original = module.override_forward_context
+
+    def made(size: int | None) -> None:
+        with module.override_forward_context(call_of(size)), module.override_forward_context(None):
+            pass
+
+    with captured_sizes(lambda: capturing[0]) as num_tokens:
+        with module.override_forward_context(call_of(8)):
+            assert num_tokens() == 8
+        made(16)
+        assert num_tokens() == 0, "a warm-up is no part of the capture"
+        capturing[0] = True
+        made(4)
+        capturing[0] = False
+        assert (num_tokens(), num_tokens()) == (4, 0), "one capture's size is not the next one's"
+        capturing[0] = True
+        made(None)
+        assert num_tokens() == 0
+    assert module.override_forward_context is original
+
+
 def test_a_class_of_graphs_is_as_it_was_once_it_is_no_longer_hooked(steps: StepRecorder) -> None:
     before = dict(vars(MadeGraph))
     with pytest.raises(KeyError), hook_graphs(MadeGraph, made_watch(), steps, lambda: 4):
@@ -257,6 +308,7 @@ def test_nobody_is_said_to_follow_graphs_once_the_watch_has_ended(
     monkeypatch.setattr(cuda_graphs.torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(cuda_graphs.torch.cuda, "CUDAGraph", MadeGraph)
     monkeypatch.setattr(cuda_graphs, "begin_history", lambda: None)
+    made_contexts(monkeypatch)
     monkeypatch.setattr(cuda_graphs, "plant_graph", lambda _, told: setattr(told, "follows_graphs", True))
     with watch_cuda_graphs(steps):
         assert steps.follows_graphs
