@@ -8,9 +8,10 @@ declares no deployment with a GPU leaves gaps for its candidate and its timings.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,11 @@ from harness.model.probe import (
 )
 from harness.model.words import Arm, Tier
 
+NOT_ASKED = "not asked of this change"
 GRAPHS = "graphs"
 """The engine whose captured graphs are followed."""
+BEYOND = "beyond"
+"""The engine with more drafts than the scope has."""
 HANDOVER = "handover"
 """The engine whose states and cache rows are compared with the twin's at every step."""
 SLICE = "slice"
@@ -66,17 +70,39 @@ NUM_REPEATS = 8
 """How often base and head serve again what they are compared by: kernels that add in any order show here."""
 EAGER_TOKENS = 1024
 """A prompt of more tokens than any graph is captured for."""
-_MEMORY = ("--gpu-memory-utilization", "0.3")
+_SHARE = "--gpu-memory-utilization"
+_MEMORY = (_SHARE, "0.3")
 """Of the GPU, which the processes share; the cache of those that are compared is given outright below."""
+_CACHE = "--kv-cache-memory-bytes"
 _COMPARED = (
-    *("--kv-cache-memory-bytes", str(256 * 2**20)),
+    *(_CACHE, str(256 * 2**20)),
     *("--max-num-seqs", "64"),
     *("--cudagraph-capture-sizes", "1", "2", "4", "8", "16", "32", "64"),
 )
 """What base and head are given alike: memory that vLLM measures is not the same twice, and graphs take time."""
 
 
-def collect_gpu_tier(run: CpuRun) -> None:
+def _has_room(_process: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRequest:
+    """How much of the tier is run, and on how much of the GPU."""
+
+    engines: Mapping[str, Collection[str]] | None = None
+    """Names of the engines that are started, by process; None: all. What is left out leaves a gap."""
+    memory_share: str = ""
+    """Of the GPU's memory: what must be free for an engine to start that is given its cache outright; empty: as
+    always."""
+    room_for: Callable[[str], AbstractContextManager[None]] = _has_room
+    """What is held while the process of a name runs."""
+
+
+EVERYTHING = GpuRequest()
+
+
+def collect_gpu_tier(run: CpuRun, request: GpuRequest = EVERYTHING) -> None:
     """Runs the processes side by side on the GPU and records what they show; what fails leaves a gap."""
     run = replace(run, manifest=run.manifest.at(Tier.GPU))
     no_gpu = run.manifest.scope.why_no_nvidia_gpu
@@ -86,7 +112,10 @@ def collect_gpu_tier(run: CpuRun) -> None:
     is_slice = run.manifest.models.slice is not None
     probes = replace(probe_run(run, run.workdir / (SLICE if is_slice else CHECKPOINT)), tier=Tier.GPU)
     probes = replace(probes, weights=weights_source(run.manifest, run.workdir))
-    plans = plan_gpu(probes)
+    every = plan_gpu(probes)
+    plans = choose(every, request)
+    for need in needs_left_out(every, plans):
+        run.recorder.gap(Tier.GPU, need, NOT_ASKED, broke=False)
     try:
         if any("{model}" in engine.args for plan in plans.values() for engine in plan.engines):
             _ = write_slice(run) if is_slice else build_checkpoint(run)
@@ -94,9 +123,13 @@ def collect_gpu_tier(run: CpuRun) -> None:
         run.recorder.broken(Tier.GPU, f"tier {Tier.GPU}", error)
         return
     write_bystander(probes.workdir / "bystander")
-    with ThreadPoolExecutor(len(plans)) as pool:
+
+    def run_one(name: str) -> FinishedRun | None:
+        return _run_process(probes, name, plans[name], request.room_for)
+
+    with ThreadPoolExecutor(max(1, len(plans))) as pool:
         try:
-            done = dict(zip(plans, pool.map(lambda n: _run_process(probes, n, plans[n]), plans), strict=True))
+            done = dict(zip(plans, pool.map(run_one, plans), strict=True))
         except BaseException:
             probes.kill()
             raise
@@ -108,6 +141,41 @@ def collect_gpu_tier(run: CpuRun) -> None:
     compare()
     if not no_gpu:
         run.recorder.gap(Tier.GPU, "timing", NOT_IN_PROFILE, broke=False)
+
+
+def choose(plans: Mapping[str, ProbePlan], request: GpuRequest) -> dict[str, ProbePlan]:
+    """The plans with the engines that are asked for, on the asked share of memory."""
+    chosen = {}
+    for name, plan in plans.items():
+        engines = tuple(
+            _on_share(engine, request.memory_share)
+            for engine in plan.engines
+            if request.engines is None or engine.name in request.engines.get(name, ())
+        )
+        if engines:
+            chosen[name] = plan.model_copy(update={"engines": engines})
+    return chosen
+
+
+def _on_share(engine: ProbeEngine, share: str) -> ProbeEngine:
+    """An engine that finds its cache by that share keeps the tier's own."""
+    if not share or _CACHE not in engine.args:
+        return engine
+    at = engine.args.index(_SHARE) + 1
+    return engine.model_copy(update={"args": (*engine.args[:at], share, *engine.args[at + 1 :])})
+
+
+def needs_left_out(every: Mapping[str, ProbePlan], chosen: Mapping[str, ProbePlan]) -> Iterator[str]:
+    """What the plans would have shown that were not chosen, as gaps name it."""
+    for name in every:
+        if name not in chosen:
+            yield from NEEDS[name]
+        elif name == "candidate" and not _follows_graphs(chosen[name]):
+            yield NEEDS[name][0]
+
+
+def _follows_graphs(plan: ProbePlan) -> bool:
+    return any(engine.name == GRAPHS for engine in plan.engines)
 
 
 def write_slice(run: CpuRun) -> Path:
@@ -158,18 +226,21 @@ def record_handover_on_a_gpu(run: ProbeRun, candidate: Recording, twin: Finished
         run.recorder.gap(Tier.GPU, NEEDS["twin"][0], str(error), broke=True)
 
 
-def _run_process(probes: ProbeRun, name: str, plan: ProbePlan) -> FinishedRun | None:
+def _run_process(
+    probes: ProbeRun, name: str, plan: ProbePlan, room_for: Callable[[str], AbstractContextManager[None]]
+) -> FinishedRun | None:
     process = new_process(probes, name, plan)
     probes.processes.append(process)
-    probes.recorder.progress.say(f"{NEEDS[name][0]}: starting")
     try:
-        recording = process.run()
+        with room_for(name):
+            probes.recorder.progress.say(f"{NEEDS[name][-1]}: starting")
+            recording = process.run()
     except (EngineError, EvidenceError) as error:
         log = error.log_tail.splitlines() if isinstance(error, EngineError) else ()
         for need in NEEDS[name]:
             probes.recorder.gap(Tier.GPU, need, error.message, broke=True, details=log)
         return None
-    probes.recorder.progress.say(f"{NEEDS[name][0]}: {len(recording.steps)} steps")
+    probes.recorder.progress.say(f"{NEEDS[name][-1]}: {len(recording.steps)} steps")
     if name == "candidate":
         record_candidate_on_a_gpu(probes, recording, process)
     elif name != "twin":
@@ -228,7 +299,7 @@ def candidate_engines(manifest: Manifest) -> list[ProbeEngine]:
         "prompt_lookup_min": 1,
         "prompt_lookup_max": 3,
     }
-    others = {"beyond": ("--speculative-config", json.dumps(drafts)), LORA: ("--enable-lora",)}
+    others = {BEYOND: ("--speculative-config", json.dumps(drafts)), LORA: ("--enable-lora",)}
     return [
         served,
         handover_engine(manifest, is_candidate=True),
@@ -361,7 +432,8 @@ def record_candidate_on_a_gpu(run: ProbeRun, recording: Recording, process: Prob
             refusals=recording.refusals,
         )
     )
-    record_graphs(run, recording, process, arm)
+    if _follows_graphs(process.plan):
+        record_graphs(run, recording, process, arm)
 
 
 def record_graphs(run: ProbeRun, recording: Recording, process: ProbeProcess, arm: ArmEvidence) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -123,7 +123,10 @@ def configuration_text(
 
 
 def validate(
-    options: ValidateOptions, *, collect_cpu: Callable[[CpuRun], None] = collect_cpu_tier
+    options: ValidateOptions,
+    *,
+    collect_cpu: Callable[[CpuRun], None] = collect_cpu_tier,
+    collect_gpu: Callable[[CpuRun], None] = collect_gpu_tier,
 ) -> CommandResult:
     """Judges the change and leaves bundle and report in `options.out`.
 
@@ -143,7 +146,7 @@ def validate(
         collect_static(question, options, recorder)
         record_kernel_tests(question, options.kernel_tests, recorder)
         record_sweeps(options.sweeps, recorder, digest_of_judge())
-        collect_tiers(question, options, recorder, collect_cpu)
+        collect_tiers(question, options, recorder, {Tier.CPU: collect_cpu, Tier.GPU: collect_gpu})
     except KeyboardInterrupt:
         interrupted = True
         collected = {record.tier for record in recorder.records}
@@ -235,9 +238,12 @@ def _kernel_run(question: Question, options: ValidateOptions) -> KernelRun:
 
 
 def collect_tiers(
-    question: Question, options: ValidateOptions, recorder: Recorder, collect_cpu: Callable[[CpuRun], None]
+    question: Question,
+    options: ValidateOptions,
+    recorder: Recorder,
+    collectors: Mapping[Tier, Callable[[CpuRun], None]],
 ) -> None:
-    """Collects every tier up to the one that was asked for that this machine can run.
+    """Collects every tier up to the one that was asked for that this machine can run and that has a collector.
 
     Each of the others that the policy requires or the user asked for leaves a gap that says why.
     """
@@ -246,24 +252,19 @@ def collect_tiers(
         if wanted is Tier.STATIC or (wanted not in question.policy.required and wanted.rank > tier.rank):
             continue
         able, why_not = can_run(wanted)
-        if wanted in _COLLECTED and able and (why_not := question.manifest.why_not_on_a_cpu):
+        if wanted in collectors and able and (why_not := question.manifest.why_not_on_a_cpu):
             able = False
         if wanted.rank > tier.rank:
             reason = f"it was not asked for (--tier {tier})" + (f"; {why_not}" if why_not else "")
             recorder.gap(wanted, f"tier {wanted}", reason, broke=False)
         elif not able:
             recorder.gap(wanted, f"tier {wanted}", why_not, broke=False)
-        elif wanted in _COLLECTED:
+        elif wanted in collectors:
             remove_abandoned_folders(options.out)
             prefix = f"{RUN_FOLDER}{os.getpid()}-"
             with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
                 mark_run(Path(folder), options.out)
-                collect = collect_cpu if wanted is Tier.CPU else collect_gpu_tier
-                run_cpu_tier(question, options, recorder, Path(folder), collect, wanted)
-
-
-_COLLECTED = (Tier.CPU, Tier.GPU)
-"""Tiers that engines of this machine can show."""
+                run_cpu_tier(question, options, recorder, Path(folder), collectors[wanted], wanted)
 
 
 def remove_abandoned_folders(out: Path) -> None:

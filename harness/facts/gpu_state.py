@@ -16,16 +16,33 @@ def find_gpu_reader(nvml: Any = None) -> tuple[Callable[[], GpuState | None], st
     Args:
         nvml: The module `pynvml`; None imports it.
     """
+    nvml, device, why_not = _open(nvml)
+    return (_nothing, why_not) if why_not else (lambda: read_state(nvml, device), "")
+
+
+def find_memory(nvml: Any = None) -> tuple[int, int] | None:
+    """All bytes of the first visible GPU's memory, and those that are free; None where they cannot be read."""
+    nvml, device, why_not = _open(nvml)
+    if why_not:
+        return None
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(device)
+    except nvml.NVMLError:
+        return None
+    return int(memory.total), int(memory.free)
+
+
+def _open(nvml: Any) -> tuple[Any, Any, str]:
+    """The module, the device, and why there is none."""
     try:
         nvml = nvml or import_module("pynvml")
     except ImportError:
-        return _nothing, "nvidia-ml-py is not installed"
+        return None, None, "nvidia-ml-py is not installed"
     try:
         nvml.nvmlInit()
-        device = _first_visible(nvml)
+        return nvml, _first_visible(nvml), ""
     except nvml.NVMLError as error:
-        return _nothing, f"NVML: {error}"
-    return lambda: read_state(nvml, device), ""
+        return None, None, f"NVML: {error}"
 
 
 def _nothing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from bundles.contents import Bundle
@@ -14,9 +14,12 @@ from bundles.reader import read_bundle
 from bundles.readings import content_of
 from harness.app.collector import collect_again
 from harness.app.cpu_tier import CpuRun, collect_cpu_tier
+from harness.app.gpu_tier import GpuRequest, collect_gpu_tier
 from harness.app.own_tests import collect_own_tests
 from harness.app.recorder import Progress
 from harness.app.selftest.catalogue import Case
+from harness.app.selftest.gpu_asks import asked_of, shares_of
+from harness.app.selftest.gpu_room import NOT_MEASURED, GpuMemory, GpuRoom
 from harness.app.selftest.judging import answer, not_run_at, parts_to_ask, result_of
 from harness.app.selftest.kept import (
     MEASURED,
@@ -42,8 +45,6 @@ from harness.model.words import ExitCode, Tier
 from harness.options import ChangeOptions, OutputOptions, SelftestOptions, ValidateOptions
 
 SUBJECT = ("specialized_path/**",)
-_TIERS = {Stage.STATIC: Tier.STATIC, Stage.GPU: Tier.GPU}
-"""How far a change is judged where not up to the cpu tier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +75,15 @@ class Made:
 class CaseRuns:
     """The tasks of one selftest, as a process of its pool does them."""
 
-    def __init__(self, workplace: Workplace, options: SelftestOptions, progress: Progress) -> None:
+    def __init__(
+        self,
+        workplace: Workplace,
+        options: SelftestOptions,
+        progress: Progress,
+        gpu: GpuMemory = NOT_MEASURED,
+    ) -> None:
         self._workplace, self._options, self._progress = workplace, options, progress
+        self._room = GpuRoom(workplace.folder, gpu)
         self._machine = SharedMachine(workplace.folder)
         self._runs = KeptRuns(folder=workplace.folder / "runs")
         self._tampering = {
@@ -125,8 +133,11 @@ class CaseRuns:
     def run_group(self, cases: Sequence[Case], made: Made) -> list[CaseResult]:
         """What is said of each of the cases, brought as one change."""
         started = time.monotonic()
+        is_on_gpu = cases[0].fault.stage is Stage.GPU
         try:
-            results = self._judge_group(cases, made, started)
+            results = (
+                self._judge_on_a_gpu(cases, started) if is_on_gpu else self._judge_group(cases, made, started)
+            )
         except FasttrackError as error:
             seconds, reason = time.monotonic() - started, f"{error.message} {error.advice}".strip()
             results = [answer(case, CaseVerdict.ERROR, seconds, reason=reason) for case in cases]
@@ -141,7 +152,7 @@ class CaseRuns:
 
     def _judge_group(self, cases: Sequence[Case], made: Made, started: float) -> list[CaseResult]:
         stage = cases[0].fault.stage
-        name = cases[0].name if len(cases) == 1 else f"{cases[0].name}-and-{len(cases) - 1}-more"
+        name = _name_of(cases)
         if stage.is_tampering:
             shared = NEEDED[stage]
             tampering = self._tampering[shared]
@@ -158,17 +169,35 @@ class CaseRuns:
                 collect_own_tests(run.own_tests)
             elif kept is not None:
                 KeptArms.of(kept.records).collect_case(run, changed, sizes_of(cases))
-            elif stage is Stage.GPU:
-                run.recorder.gap(Tier.CPU, f"tier {Tier.CPU}", "the case is of the gpu tier", broke=False)
             else:
                 self._collect_timed(run, TIMED if any(case.is_twin for case in cases) else SLOW)
 
         out = self._workplace.folder / "bundles" / name
-        self._judge(repo, "HEAD~1", out, _TIERS.get(stage, Tier.CPU), collect)
+        self._judge(repo, "HEAD~1", out, Tier.STATIC if stage is Stage.STATIC else Tier.CPU, collect)
         judgement = read_bundle(out).judgement
         seconds = time.monotonic() - started
         not_run_before = frozenset() if kept is None else not_run_at(kept.judgement, Tier.STATIC)
         return [result_of(case, judgement, seconds, not_run_before=not_run_before) for case in cases]
+
+    def _judge_on_a_gpu(self, cases: Sequence[Case], started: float) -> list[CaseResult]:
+        name = _name_of(cases)
+        asked = asked_of(cases)
+
+        def leave_out(run: CpuRun) -> None:
+            run.recorder.gap(Tier.CPU, f"tier {Tier.CPU}", "the case is of the gpu tier", broke=False)
+
+        # Before anything else is done: who needs most is to come first.
+        with self._room.announced(shares_of(asked)) as announced:
+            request = GpuRequest(
+                engines=asked, memory_share=self._room.memory.share, room_for=announced.taken
+            )
+            repo = self._workplace.commit_on_top(name, [case.edit for case in cases], cases[0].base)
+            out = self._workplace.folder / "bundles" / name
+            on_gpu = partial(collect_gpu_tier, request=request)
+            self._judge(repo, "HEAD~1", out, Tier.GPU, leave_out, collect_gpu=on_gpu)
+        judgement = read_bundle(out).judgement
+        seconds = time.monotonic() - started
+        return [result_of(case, judgement, seconds) for case in cases]
 
     def _collect_timed(self, run: CpuRun, sizes: CpuSizes = MEASURED) -> None:
         """All arms, with few requests and all timed cells; nothing runs beside those."""
@@ -183,6 +212,7 @@ class CaseRuns:
         collect: Callable[[CpuRun], None],
         *,
         paths: tuple[str, ...] = (),
+        collect_gpu: Callable[[CpuRun], None] = collect_gpu_tier,
     ) -> None:
         """Leaves the bundle of a change in `out`."""
         change = ChangeOptions(repo=repo, base=base, tier=tier, paths=paths)
@@ -193,8 +223,13 @@ class CaseRuns:
             python=self._options.python,
             profile="quick" if tier is Tier.GPU else "full",
         )
-        if validate(options, collect_cpu=collect).exit_code is ExitCode.INTERRUPTED:
+        if validate(options, collect_cpu=collect, collect_gpu=collect_gpu).exit_code is ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
+
+
+def _name_of(cases: Sequence[Case]) -> str:
+    """Of their common change."""
+    return cases[0].name if len(cases) == 1 else f"{cases[0].name}-and-{len(cases) - 1}-more"
 
 
 @cache

@@ -19,6 +19,7 @@ from harness.app.recorder import Progress
 from harness.app.selftest.case_runs import CaseRuns, Made
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
 from harness.app.selftest.clean_cases import make_clean_cases
+from harness.app.selftest.gpu_room import NOT_MEASURED, GpuMemory
 from harness.app.selftest.judging import answer
 from harness.app.selftest.pool import interruptible_pool, run_in_child
 from harness.app.selftest.report import exit_code_of, render_report, report_of
@@ -88,6 +89,7 @@ class Selftest:
     """What the shared runs left that are done."""
     results: list[CaseResult] = field(default_factory=list)
     """Of the cases that are done."""
+    gpu: GpuMemory = NOT_MEASURED
 
     def run_all(self, cases: Iterable[Case]) -> None:
         """Every case, as many at a time as was asked for.
@@ -105,6 +107,8 @@ class Selftest:
             return
         self.workplace.copy_tree()
         (self.workplace.folder / "runs").mkdir()
+        if any(case.fault.stage is Stage.GPU for case in todo):
+            self.gpu = GpuMemory.measured()
         waiting = plan_tasks(self._group(todo))
         while waiting:
             self._do(waiting)
@@ -136,7 +140,7 @@ class Selftest:
 
     def _begin_child(self) -> Callable[[Task, Made], list[CaseResult] | Made]:
         """What a process of the pool calls."""
-        return CaseRuns(self.workplace, self.options, self.progress).work
+        return CaseRuns(self.workplace, self.options, self.progress, self.gpu).work
 
     def _take(self, task: Task, done: Future[list[CaseResult] | Made], waiting: list[Task]) -> None:
         """Keeps what a task gave; where an error ended it, that is said of its cases."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harness.app.selftest.catalogue import Case
+from harness.app.selftest.gpu_asks import asked_of, shares_of
 from harness.model.selftest import Stage
 
 
@@ -56,16 +57,16 @@ class Task:
         return self.stage in _ENGINES or self.makes is Shared.MEASURED
 
     @property
-    def is_alone(self) -> bool:
-        """Whether nothing may run beside any part of it."""
-        return self.stage is Stage.GPU
+    def num_shares(self) -> int:
+        """Shares of a GPU's memory that its processes take."""
+        return sum(shares_of(asked_of(self.cases)).values()) if self.stage is Stage.GPU else 0
 
 
 def plan_tasks(groups: Sequence[Sequence[Case]]) -> list[Task]:
     """A task for each group, after the shared runs that one of them needs.
 
     What is timed comes first, while there is most that can run beside the rest of it; then what asks for features,
-    which takes longest.
+    or for most of a GPU, which takes longest.
     """
     tasks = [Task(cases=tuple(group)) for group in groups]
     for_whom = {
@@ -79,6 +80,7 @@ def plan_tasks(groups: Sequence[Sequence[Case]]) -> list[Task]:
             task.stage is not Stage.TIMING and task.makes is not Shared.MEASURED,
             task.makes is None,
             not any(case.fault.features for case in task.cases),
+            -task.num_shares,
         ),
     )
 
@@ -90,11 +92,7 @@ def next_task(
 
     Half of what runs is to have engines as long as there is other work: an engine leaves a core idle now and then.
     """
-    if any(task.is_alone for task in running):
-        return None
     ready = [task for task in waiting if task.needs is None or task.needs in made]
-    beside_others = [task for task in ready if not task.is_alone]
-    if not beside_others:
-        return ready[0] if ready and not running else None
     wants_engines = sum(task.has_engines for task in running) < jobs // 2
-    return next((task for task in beside_others if task.has_engines is wants_engines), beside_others[0])
+    first = ready[0] if ready else None
+    return next((task for task in ready if task.has_engines is wants_engines), first)

@@ -91,20 +91,25 @@ class CacheMemory:
             words.copy_(torch.from_numpy(canary_words(len(words), seed)))
             seen.copy_(words)
 
-    def take_changes(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Indices and new values of the words that differ since the last look, by storage."""
+    def take_changes(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """The words that differ since the last look, by storage: where each run of them begins, its length, and the
+        new values of all."""
         changes = []
         for words, seen in zip(self._words, self._seen, strict=True):
             where = (words != seen).nonzero().squeeze(1)
             values = words[where]
             seen[where] = values
-            changes.append((where.to(torch.int32).cpu().numpy(), values.cpu().numpy()))
+            begins, lengths = runs_of(where.to(torch.int32))
+            changes.append((begins.cpu().numpy(), lengths.cpu().numpy(), values.cpu().numpy()))
         return changes
 
     def write_changes(self, file: BinaryIO) -> None:
-        """Takes the changes into a file: by storage their number (int64), indices and new words (int32)."""
-        for where, values in self.take_changes():
-            file.write(np.int64(len(where)).tobytes() + where.tobytes() + values.tobytes())
+        """Takes the changes into a file: by storage the numbers of runs and words (int64), then what `take_changes`
+        gives (int32)."""
+        for begins, lengths, values in self.take_changes():
+            file.write(np.array([len(begins), len(values)], np.int64).tobytes())
+            for numbers in (begins, lengths, values):
+                file.write(numbers.data)
 
     def take_changed_pages(self) -> list[dict[int, int]]:
         """By storage: each page with a word that differs since the last look, and how many do.
@@ -121,6 +126,15 @@ class CacheMemory:
             seen.copy_(words)
             found.append(dict(zip(pages.tolist(), counts[pages].tolist(), strict=True)))
         return found
+
+
+def runs_of(where: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Where runs of neighbours begin among rising indices [n] (int32), and how long each is."""
+    is_first = torch.ones_like(where, dtype=torch.bool)
+    is_first[1:] = where[1:] - where[:-1] != 1
+    at = is_first.nonzero().squeeze(1).to(torch.int32)
+    end = torch.full((1,), len(where), dtype=torch.int32, device=where.device)
+    return where[at], torch.diff(at, append=end)
 
 
 def describe_layout(memory: CacheMemory, runner: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from harness.engine.probe.drawn_weights import describe_weights, offer_weights
 from harness.engine.probe.engine_start import (
     REFUSALS,
     inspect_models_here,
+    is_lack_of_memory,
     keep_kernel_overrides,
     start_engine,
     start_replaying,
@@ -328,7 +329,8 @@ def run_plan(plan: ProbePlan, records: Records, tracer: Tracer) -> None:
             try:
                 engine = (start_replaying if engine_plan.gives_tokens else start_engine)(args)
             except REFUSALS as error:
-                if not engine_plan.may_refuse or (drawer is not None and drawer.is_drawing):
+                is_drawing = drawer is not None and drawer.is_drawing
+                if not engine_plan.may_refuse or is_drawing or is_lack_of_memory(error):
                     raise
                 message = f"{type(error).__name__}: {error}".replace(plan.model_dir, "{model}")[:2000]
                 records.write(

@@ -9,6 +9,22 @@ REFUSALS = (ValueError, TypeError, NotImplementedError, RuntimeError, AssertionE
 """What an engine raises for a deployment that it does not take."""
 
 
+def is_lack_of_memory(error: BaseException | None) -> bool:
+    """Whether the GPU had no room for the engine, which says nothing of what the engine takes."""
+    import torch
+
+    while error is not None:
+        told = str(error).lower()
+        if isinstance(error, torch.OutOfMemoryError) or any(words in told for words in _NO_ROOM):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+_NO_ROOM = ("out of memory", "free memory on device")
+"""As CUDA tells it, and vLLM before it loads anything."""
+
+
 def start_engine(args: Sequence[str]) -> Any:
     """A vLLM engine in this process."""
     from vllm.engine.arg_utils import EngineArgs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -98,20 +99,29 @@ class Recording:
         at = 0
         for step in self.steps_of(engine):
             if step.observed is not None:
-                before, at = _load(words, at, num_storages)
-                by_call, at = _load(words, at, num_storages)
+                before, at = load_changes(words, at, num_storages)
+                by_call, at = load_changes(words, at, num_storages)
                 yield before, by_call
 
 
-def _load(words: Words, at: int, num_storages: int) -> tuple[Changes, int]:
+def load_changes(words: Words, at: int, num_storages: int) -> tuple[Changes, int]:
     """The changes that begin at a word of the file, and the word after them."""
     found = []
     for _ in range(num_storages):
-        count = int(words[at : at + 2].view(np.int64)[0])
-        where, values = words[at + 2 : at + 2 + count], words[at + 2 + count : at + 2 + 2 * count]
-        found.append((np.asarray(where), np.asarray(values)))
-        at += 2 + 2 * count
+        num_runs, count = (int(number) for number in words[at : at + 4].view(np.int64))
+        ends = np.cumsum([4, num_runs, num_runs, count]) + at
+        begins, lengths, values = (np.asarray(words[a:b]) for a, b in pairwise(ends))
+        found.append((_indices_of(begins, lengths), values))
+        at = int(ends[-1])
     return tuple(found), at
+
+
+def _indices_of(begins: Words, lengths: Words) -> Words:
+    """Every index of the runs."""
+    before = np.cumsum(lengths, dtype=np.int32) - lengths
+    indices = np.repeat(begins - before, lengths)
+    indices += np.arange(len(indices), dtype=np.int32)
+    return indices
 
 
 def read_recording(folder: Path, nonce: str) -> Recording:

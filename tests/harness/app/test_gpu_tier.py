@@ -6,7 +6,8 @@ import importlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +19,11 @@ from harness.app.cpu_tier import CpuRun
 from harness.app.gpu_tier import (
     GRAPHS,
     HANDOVER,
+    NOT_ASKED,
     SLICE,
+    GpuRequest,
     candidate_engines,
+    choose,
     collect_gpu_tier,
     graph_engine,
     graph_scenario,
@@ -211,6 +215,72 @@ def test_a_process_that_shows_nothing_leaves_a_gap_that_broke(
     assert {what for what, gap in gaps.items() if gap.broke} == missing
 
 
+@pytest.mark.parametrize(
+    ("engines", "left_out"),
+    [
+        ({"candidate": {GRAPHS}}, {"probe of twin", "default off of head", "default off of base"}),
+        (
+            {"candidate": {HANDOVER}, "twin": {HANDOVER}},
+            {"captured graphs of candidate", "default off of head", "default off of base"},
+        ),
+        (
+            {"head": {"bystander"}, "base": {"bystander"}},
+            {"captured graphs of candidate", "probe of candidate", "probe of twin"},
+        ),
+    ],
+    ids=["graphs", "hand-over", "both commits"],
+)
+def test_what_is_not_asked_for_is_not_started_and_leaves_a_gap_that_did_not_break(
+    run: CpuRun, monkeypatch: pytest.MonkeyPatch, engines: dict[str, set[str]], left_out: set[str]
+) -> None:
+    programs(monkeypatch, PROGRAM.replace("GRAPHS", "'graphs' in plan.read_text()"))
+    held: list[str] = []
+
+    @contextmanager
+    def room_for(process: str) -> Iterator[None]:
+        assert not (run.workdir / "probes" / process / "probe.records").exists()
+        yield
+        assert (run.workdir / "probes" / process / "probe.records").exists()
+        held.append(process)
+
+    collect_gpu_tier(run, GpuRequest(engines=engines, room_for=room_for))
+    gaps = {what: gap for what, gap in gaps_of(run).items() if gap.reason == NOT_ASKED}
+    assert gaps.keys() == left_out and not any(gap.broke for gap in gaps.values())
+    assert sorted(held) == sorted(engines)
+    for process, names in engines.items():
+        plan = ProbePlan.model_validate_json((run.workdir / f"probes/{process}/plan.json").read_bytes())
+        assert {engine.name for engine in plan.engines} <= names
+    records = run.recorder.evidence.of(CapturedPointersEvidence, tier=Tier.GPU)
+    assert bool(records) is (GRAPHS in engines.get("candidate", ()))
+
+
+def test_graphs_that_were_asked_for_and_are_not_there_broke_the_run(
+    run: CpuRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs(monkeypatch, PROGRAM.replace("GRAPHS", "False"))
+    collect_gpu_tier(run, GpuRequest(engines={"candidate": {GRAPHS}}))
+    assert gaps_of(run)["captured graphs of candidate"].broke
+
+
+def test_only_engines_that_are_given_their_cache_start_on_a_smaller_share(run: CpuRun) -> None:
+    for manifest, is_given in ((SLICED.at(Tier.GPU), True), (MANIFEST, False)):
+        every = plan_gpu(probes_of(run, manifest))
+        chosen = choose(every, GpuRequest(memory_share="0.1"))
+        for name, shares in (("candidate", "0.1" if is_given else "0.3"), ("head", "0.1")):
+            for before, after in zip(every[name].engines, chosen[name].engines, strict=True):
+                at = before.args.index("--gpu-memory-utilization") + 1
+                assert (before.args[at], after.args[at]) == ("0.3", shares)
+                assert (*before.args[:at], *before.args[at + 1 :]) == (
+                    *after.args[:at],
+                    *after.args[at + 1 :],
+                )
+
+
+def test_nothing_is_left_out_where_nothing_is_said(run: CpuRun) -> None:
+    every = plan_gpu(probes_of(run, SLICED.at(Tier.GPU)))
+    assert choose(every, gpu_tier.EVERYTHING) == every
+
+
 @pytest.mark.parametrize("sizes", [tuple(range(1, 10)), (1, 2, 4, 8)], ids=["every batch", "few sizes"])
 def test_every_batch_is_decoded_and_every_size_prompted_before_and_after_an_eager_step(
     sizes: tuple[int, ...],
@@ -353,6 +423,7 @@ def test_the_tier_is_collected_where_the_machine_can_and_leaves_a_gap_elsewhere(
     monkeypatch.setattr(module, "run_cpu_tier", lambda *arguments: collected.append(arguments[-2:]))
     question = SimpleNamespace(policy=SimpleNamespace(required={}), manifest=MANIFEST)
     options = SimpleNamespace(change=SimpleNamespace(tier=Tier.GPU), out=tmp_path)
-    collect_tiers(question, options, run.recorder, lambda _: None)  # type: ignore[arg-type]
+    collectors = {Tier.CPU: lambda _: None, Tier.GPU: collect_gpu_tier}
+    collect_tiers(question, options, run.recorder, collectors)  # type: ignore[arg-type]
     assert collected == ([(collect_gpu_tier, Tier.GPU)] if able else [])
     assert ("tier gpu" in gaps_of(run)) is not able

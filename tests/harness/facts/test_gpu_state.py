@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from harness.facts.gpu_state import find_gpu_reader
+from harness.facts.gpu_state import find_gpu_reader, find_memory
 from harness.model.evidence import GpuState
 
 
@@ -35,6 +36,9 @@ class Nvml:
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:
         return uuid
+
+    def nvmlDeviceGetMemoryInfo(self, device: str) -> SimpleNamespace:
+        return SimpleNamespace(total=100, free=90 if device == "GPU 1" else 30)
 
     def nvmlDeviceGetName(self, device: str) -> bytes:
         return device.encode()
@@ -101,3 +105,16 @@ def test_without_the_package_nothing_is_read_and_the_reason_is_told(monkeypatch:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
     read, why_not = find_gpu_reader()
     assert read() is None and "nvidia-ml-py" in why_not
+
+
+@pytest.mark.parametrize(("visible", "free"), [("0", 30), ("1", 90), ("", 30)])
+def test_the_memory_is_that_of_the_first_visible_gpu(
+    visible: str, free: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert find_memory(Nvml()) == (100, free)
+
+
+@pytest.mark.parametrize("refused", ["nvmlInit", "nvmlDeviceGetMemoryInfo"])
+def test_memory_that_the_driver_does_not_tell_is_not_known(refused: str) -> None:
+    assert find_memory(Nvml(refused)) is None

@@ -7,7 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -17,17 +17,21 @@ import pytest
 import torch
 
 from harness.app.cpu_tier import CpuRun
+from harness.app.gpu_tier import GpuRequest
 from harness.app.recorder import Progress
 from harness.app.selftest import case_runs
 from harness.app.selftest import run as selftest_run
 from harness.app.selftest.case_runs import CaseRuns, Made
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
+from harness.app.selftest.gpu_asks import EVERY, RESTS_ON
+from harness.app.selftest.gpu_room import GpuMemory
+from harness.app.selftest.judging import answer
 from harness.app.selftest.report import report_of
 from harness.app.selftest.run import Selftest
 from harness.app.selftest.table import render_table
 from harness.app.selftest.workplace import Workplace
 from harness.config import load_manifest
-from harness.model.errors import ConfigurationError
+from harness.model.errors import ConfigurationError, FasttrackError
 from harness.model.evidence import AnyEvidence, ProbeEvidence
 from harness.model.finding import Finding
 from harness.model.selftest import CaseVerdict
@@ -270,23 +274,64 @@ def test_without_a_gpu_none_is_run_and_none_is_counted(
     assert table.count("there is no GPU") == len(CASES)
 
 
-def test_with_one_the_change_is_judged_at_the_gpu_tier_and_nothing_of_the_cpu_tier_is_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[Tier, str]] = []
-    recorded_gaps: list[str] = []
+@dataclass
+class Judged:
+    """What a case's judgement was asked for, with a program in the place of `validate`."""
 
-    def judge(options: ValidateOptions, *, collect_cpu: Callable[[CpuRun], None]) -> CommandResult:
-        recorder = SimpleNamespace(gap=lambda _, what, *__, **___: recorded_gaps.append(what))
+    options: ValidateOptions | None = None
+    gaps: list[str] = field(default_factory=list)
+    request: GpuRequest | None = None
+
+    def judge(
+        self,
+        options: ValidateOptions,
+        *,
+        collect_cpu: Callable[[CpuRun], None],
+        collect_gpu: Callable[[CpuRun], None],
+    ) -> CommandResult:
+        recorder = SimpleNamespace(gap=lambda _, what, *__, **___: self.gaps.append(what))
         collect_cpu(SimpleNamespace(recorder=recorder))  # type: ignore[arg-type]
-        asked.append((options.change.tier, options.profile))
+        collect_gpu(SimpleNamespace())  # type: ignore[arg-type]
+        self.options = options
         return CommandResult(text="", exit_code=ExitCode.UNDECIDED)
 
-    monkeypatch.setattr(case_runs, "validate", judge)
+    def take(self, _: CpuRun, request: GpuRequest) -> None:
+        self.request = request
+
+
+@pytest.fixture
+def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judged:
+    found = Judged()
+    monkeypatch.setattr(case_runs, "validate", found.judge)
+    monkeypatch.setattr(case_runs, "collect_gpu_tier", found.take)
     monkeypatch.setattr(case_runs, "read_bundle", lambda _: SimpleNamespace(judgement=None))
-    monkeypatch.setattr(case_runs, "result_of", lambda case, *_, **__: case.name)
-    monkeypatch.setattr(case_runs, "changed_paths", lambda _: frozenset())
+    monkeypatch.setattr(
+        case_runs, "result_of", lambda case, *_, **__: answer(case, CaseVerdict.CLEAN, reason=case.name)
+    )
     monkeypatch.setattr(Workplace, "commit_on_top", lambda *_: tmp_path)
+    return found
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_with_one_the_change_is_judged_at_the_gpu_tier_and_asked_what_can_show_it(
+    case: Case, tmp_path: Path, judged: Judged
+) -> None:
+    memory = GpuMemory(num_shares=2, share="0.1")
+    run = CaseRuns(Workplace(root=ROOT, folder=tmp_path), ON_GPU, Progress(quiet=True), memory)
+    assert [r.reason for r in run.run_group([case], Made())] == [case.name]
+    assert judged.options is not None and judged.request is not None
+    assert (judged.options.change.tier, judged.options.profile) == (Tier.GPU, "quick")
+    assert judged.gaps == ["tier cpu"]
+    assert judged.request.engines == (EVERY if case.is_twin else RESTS_ON[case.fault.expected[0]])
+    assert judged.request.memory_share == "0.1"
+
+
+def test_what_a_case_announced_is_gone_when_it_broke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> Path:
+        raise FasttrackError("bad-patch", "it no longer fits")
+
+    monkeypatch.setattr(Workplace, "commit_on_top", breaks)
     run = CaseRuns(Workplace(root=ROOT, folder=tmp_path), ON_GPU, Progress(quiet=True))
-    assert run._judge_group([FAULTS[0]], Made(), 0.0) == [FAULTS[0].name]
-    assert asked == [(Tier.GPU, "quick")] and recorded_gaps == ["tier cpu"]
+    (result,) = run.run_group([FAULTS[0]], Made())
+    assert result.verdict is CaseVerdict.ERROR and "no longer fits" in result.reason
+    assert not list((tmp_path / "gpu-waiting").iterdir())

@@ -55,11 +55,17 @@ def test_a_case_waits_for_a_shared_run_that_runs() -> None:
     assert next_task([probe], [], {Shared.CLEAN}, 2) is probe
 
 
-def test_a_case_of_the_gpu_tier_runs_beside_nothing() -> None:
-    begun = run_plan(5)
-    on_gpu = [beside for task, beside in begun if task.stage is Stage.GPU]
-    assert on_gpu and not any(on_gpu)
-    assert all(other.stage is not Stage.GPU for _, beside in begun for other in beside)
+def test_cases_of_the_gpu_tier_run_side_by_side_and_those_with_most_processes_are_begun_first() -> None:
+    cases = [case for case in CASES if case.fault.stage is Stage.GPU]
+    waiting = plan_tasks([[case] for case in cases])
+    running = list[Task]()
+    while task := next_task(waiting, running, set(), len(cases)):
+        waiting.remove(task)
+        running.append(task)
+    shares = [task.num_shares for task in running]
+    assert len(running) == len(cases) and shares == sorted(shares, reverse=True)
+    assert all(task.cases[0].is_twin for task in running[: len(cases) // 2])
+    assert not any(task.cases[0].is_twin for task in running[len(cases) // 2 :])
 
 
 def test_what_is_timed_has_other_work_beside_it_and_features_come_before_the_other_engines() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
+from harness.engine.probe.cache_memory import runs_of
 from harness.engine.probe.recording import Recording, read_recording
 
 NONCE = "made"
@@ -82,9 +84,11 @@ def write_recording(folder: Path, steps: Sequence[MadeStep]) -> Recording:
             rows.append({"kind": "row"} | _row(number, step))
             records.append(_record(number, step))
             for words in (step.engine_writes, step.writes):
-                where = np.array(sorted(words), dtype=np.int32)
+                where = torch.tensor(sorted(words), dtype=torch.int32)
                 values = np.array([words[w] for w in sorted(words)], dtype=np.float32)
-                changes.write(np.int64(len(where)).tobytes() + where.tobytes() + values.tobytes())
+                begins, lengths = (found.numpy() for found in runs_of(where))
+                changes.write(np.array([len(begins), len(values)], dtype=np.int64).tobytes())
+                changes.write(begins.tobytes() + lengths.tobytes() + values.tobytes())
     (folder / "1.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
     (folder / "probe.records").write_text("".join(json.dumps(r) + "\n" for r in [*records, {"kind": "end"}]))
     return read_recording(folder, NONCE)

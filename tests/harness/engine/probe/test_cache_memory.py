@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from harness.engine.probe.cache_memory import CacheMemory
 from harness.engine.probe.canary import canary_words
+from harness.engine.probe.recording import load_changes
 
 PAGES, PAGE_WORDS = 6, 64
 
@@ -29,8 +31,8 @@ def test_every_word_that_differs_is_told_with_its_place_and_once() -> None:
     memory = CacheMemory(made)
     memory.fill(1)
     made["kda"].kv_cache[1][3, 1, 5] = 0.25
-    ((where, values),) = memory.take_changes()
-    assert where.tolist() == [3 * PAGE_WORDS + 12 + 13]
+    ((begins, lengths, values),) = memory.take_changes()
+    assert (begins.tolist(), lengths.tolist()) == ([3 * PAGE_WORDS + 12 + 13], [1])
     assert values.view(np.float32).tolist() == [0.25]
     assert memory.take_changes()[0][0].size == 0
 
@@ -41,6 +43,26 @@ def test_a_word_whose_bits_stay_is_no_change() -> None:
     memory.fill(1)
     made["mla"].kv_cache[2] = made["mla"].kv_cache[2].clone()
     assert memory.take_changes()[0][0].size == 0
+
+
+@pytest.mark.parametrize(
+    "indices", [[], [0], [7], [0, 1, 2], [0, 2, 4], [3, 4, 5, 9, 11, 12], list(range(PAGES * PAGE_WORDS))]
+)
+def test_runs_in_the_file_are_read_back_as_the_words_that_changed(tmp_path: Path, indices: list[int]) -> None:
+    made = layers()
+    memory = CacheMemory(made)
+    raw = made["mla"].kv_cache.view(-1)
+    path = tmp_path / "changes-plain.bin"
+    with path.open("wb") as file:
+        for number in (1.5, 2.5):
+            raw[indices] = number + torch.arange(float(len(indices)))
+            memory.write_changes(file)
+    words, at = np.fromfile(path, np.int32), 0
+    for number in (1.5, 2.5):
+        ((where, values),), at = load_changes(words, at, 1)
+        assert where.tolist() == indices
+        assert values.view(np.float32).tolist() == [number + index for index in range(len(indices))]
+    assert at == len(words)
 
 
 def test_layers_that_share_memory_share_one_storage() -> None:

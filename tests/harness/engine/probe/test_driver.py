@@ -11,11 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from harness.engine.probe import driver
 from harness.engine.probe.driver import EngineProbe, Records, given_tokens
 from harness.engine.probe.engine_start import start_replaying
-from harness.model.probe import ProbeEngine, ProbeEvent, ProbeRequest, Scenario
+from harness.model.probe import ProbeEngine, ProbeEvent, ProbePlan, ProbeRequest, Scenario
 
 
 def made_engine() -> Any:
@@ -142,3 +143,42 @@ def test_another_refusal_of_an_engine_that_replays_is_a_refusal(monkeypatch: pyt
     monkeypatch.setattr("harness.engine.probe.engine_start.start_engine", start)
     with pytest.raises(ValueError, match="not taken"):
         start_replaying(["--x"])
+
+
+def wrapped(error: Exception) -> Exception:
+    """The same as the cause of another."""
+    outer = RuntimeError("the engine's core did not start")
+    outer.__cause__ = error
+    return outer
+
+
+@pytest.mark.parametrize(
+    ("error", "is_refusal"),
+    [
+        (ValueError("Free memory on device cuda:0 (9.1/139.8 GiB) on startup is less than desired"), False),
+        (torch.OutOfMemoryError("Tried to allocate 2 GiB"), False),
+        (RuntimeError("CUDA error: out of memory"), False),
+        (wrapped(torch.OutOfMemoryError("Tried to allocate 2 GiB")), False),
+        (ValueError("decode_backend does not support this deployment"), True),
+        (wrapped(ValueError("memory of 3 requests is declared")), True),
+    ],
+)
+def test_a_gpu_without_room_is_no_refusal_of_the_deployment(
+    error: Exception, is_refusal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(driver, "start_engine", start)
+    monkeypatch.setattr(driver, "inspect_models_here", lambda: None)
+    scenario = Scenario(name="a", events=(ProbeEvent(before_step=0),))
+    engine = ProbeEngine(name="graphs", args=(), scenarios=(scenario,), may_refuse=True)
+    written, tracer = io.StringIO(), SimpleNamespace(coverage=None)
+    plan = ProbePlan(engines=(engine,), model_dir="m")
+    if is_refusal:
+        driver.run_plan(plan, Records(written), tracer)  # type: ignore[arg-type]
+        assert json.loads(written.getvalue())["kind"] == "refusal"
+    else:
+        with pytest.raises(type(error)):
+            driver.run_plan(plan, Records(written), tracer)  # type: ignore[arg-type]
+        assert not written.getvalue()
