@@ -147,6 +147,10 @@ class CaseRuns:
         for case, result in zip(cases, results, strict=True):
             if case.name not in asked:
                 self._progress.say(f"{case.name}: {result.verdict} ({result.seconds:.0f} s)")
+        for part in again:
+            said = next(r for case, r in zip(cases, results, strict=True) if case is part[0])
+            names = ", ".join(case.name for case in part)
+            self._progress.say(f"asked again, since {said.verdict} ({said.reason[:400]}): {names}")
         kept = [result for case, result in zip(cases, results, strict=True) if case.name not in asked]
         return kept + [result for part in again for result in self.run_group(part, made)]
 

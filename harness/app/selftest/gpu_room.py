@@ -14,7 +14,7 @@ from typing import Self
 
 from harness.facts.gpu_state import find_memory
 
-SHARE_BYTES = 14 * 2**30
+SHARE_BYTES = 27 * 2**29
 """Of a process with one engine of the slice: three held 37 GiB at most (an H200, 2026-11-30), and what follows the
 cache step by step needs more."""
 _ONE_RUN = 5

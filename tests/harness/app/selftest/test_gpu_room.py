@@ -113,12 +113,12 @@ def test_an_error_gives_back_what_was_taken(tmp_path: Path) -> None:
     assert not [file for place in tmp_path.iterdir() for file in place.iterdir()]
 
 
-@pytest.mark.parametrize(("free_gib", "num_shares"), [(139, 9), (141, 10), (13, 1), (30, 2)])
+@pytest.mark.parametrize(("free_gib", "num_shares"), [(134, 9), (135, 10), (12, 1), (30, 2)])
 def test_as_many_shares_as_are_free(free_gib: int, num_shares: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_room, "find_memory", lambda: (140 * 2**30, free_gib * 2**30))
+    monkeypatch.setattr(gpu_room, "find_memory", lambda: (135 * 2**30, free_gib * 2**30))
     found = GpuMemory.measured()
     assert (found.num_shares, found.share) == (num_shares, "0.1000")
-    assert SHARE_BYTES == 14 * 2**30
+    assert found.num_shares * SHARE_BYTES <= max(free_gib * 2**30, SHARE_BYTES)
 
 
 def test_memory_that_is_not_told_is_taken_for_one_run_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
