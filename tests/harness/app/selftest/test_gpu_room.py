@@ -74,7 +74,8 @@ def test_the_larger_case_is_served_first_though_it_was_announced_last(tmp_path: 
 
 def test_what_is_larger_than_all_there_is_runs_alone(tmp_path: Path) -> None:
     lines = said(tmp_path, case(tmp_path, "a", {"x": 3}, of=2), case(tmp_path, "b", {"x": 1}, of=2))
-    assert lines == ["a x 3", "a x -3", "b x 1", "b x -1"]
+    begun = lines.index("a x 3")
+    assert len(lines) == 4 and begun in (0, 2) and lines[begun + 1] == "a x -3"
 
 
 @pytest.mark.parametrize("has_taken", [True, False], ids=["taken", "waiting"])
