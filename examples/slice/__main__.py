@@ -61,15 +61,20 @@ class Process:
 def layer_times(
     arms: dict[tuple[str, int], Process], batches: list[int], context: int, rounds: int
 ) -> list[dict[str, Any]]:
-    """Microseconds and kernels of a layer by arm and batch, from the difference of two depths, arms by turns."""
+    """Microseconds and kernels of a layer by arm and batch, from the difference of two depths, arms by turns.
+
+    An arm that is not there in both depths is left out, and the ratio with it.
+    """
     rows = []
+    present = [arm for arm in ARMS if all((arm, depth) in arms for depth in DEPTHS)]
+    arms = {key: process for key, process in arms.items() if key[0] in present}
     for batch in batches:
         seen: dict[tuple[str, int], list[dict[str, Any]]] = {key: [] for key in arms}
         for turn in range(rounds):
             for key in sorted(arms, reverse=bool(turn % 2)):
                 seen[key].append(arms[key].ask("time", batch=batch, context=context, steps=20))
         row: dict[str, Any] = {"batch": batch, "context": context}
-        for arm in ARMS:
+        for arm in present:
             deep, shallow = seen[arm, DEPTHS[1]], seen[arm, DEPTHS[0]]
             span = DEPTHS[1] - DEPTHS[0]
             row[arm] = {
@@ -81,8 +86,9 @@ def layer_times(
                 "step_wall_us": [a["wall_us"] for a in deep],
                 "names": deep[0]["names"],
             }
-        medians = [statistics.median(row[arm]["layer_us"]) for arm in ("specialised", "stock")]
-        row["ratio"] = medians[0] / medians[1]
+        medians = {arm: statistics.median(row[arm]["layer_us"]) for arm in present}
+        if len(present) == len(ARMS):
+            row["ratio"] = medians["specialised"] / medians["stock"]
         rows.append(row)
         print(json.dumps({k: v for k, v in row.items() if k not in ARMS} | {"medians": medians}), flush=True)
     return rows

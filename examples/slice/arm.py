@@ -156,12 +156,30 @@ class Arm:
         seconds = time.perf_counter() - start
         return {"tokens": tokens, "not_finite": not_finite, "steps": engine_steps, "seconds": seconds}
 
+    def greedy(self, batch: int, steps: int) -> dict[str, Any]:
+        """Tokens of free decoding by request, and at each place how far the next likeliest token lies behind."""
+        names = [
+            self._add(48 + 5 * row, 23 * row + 9, steps, logprobs=2, forces=False) for row in range(batch)
+        ]
+        tokens: dict[str, list[int]] = {}
+        gaps: dict[str, list[float]] = {}
+        while self._engine.has_unfinished_requests():
+            for output in self._engine.step():
+                if output.finished:
+                    found = output.outputs[0]
+                    tokens[output.request_id] = list(found.token_ids)
+                    ordered = [sorted(entry.logprob for entry in place.values()) for place in found.logprobs]
+                    gaps[output.request_id] = [place[-1] - place[-2] for place in ordered]
+        return {"tokens": [tokens[name] for name in names], "gaps": [gaps[name] for name in names]}
+
     def about(self) -> dict[str, Any]:
         """The path's counts and costs, and the memory of the weights."""
         found: dict[str, Any] = self._llm.apply_model(_about)[0]
         return found
 
-    def _add(self, num_prompt: int, token: int, count: int, logprobs: int | None) -> str:
+    def _add(
+        self, num_prompt: int, token: int, count: int, logprobs: int | None, *, forces: bool = True
+    ) -> str:
         from vllm import SamplingParams
 
         vocabulary = self._llm.model_config.get_vocab_size()
@@ -172,7 +190,7 @@ class Arm:
             temperature=0,
             detokenize=False,
             logprobs=logprobs,
-            allowed_token_ids=[token % vocabulary] if logprobs else None,
+            allowed_token_ids=[token % vocabulary] if logprobs and forces else None,
         )
         self._next_id += 1
         name = str(self._next_id)
@@ -228,9 +246,9 @@ def main() -> None:
     obey(llm, time.perf_counter() - start, answers)
 
 
-def obey(llm: Any, ready_s: float, answers: TextIO) -> None:
-    """Answers that it is ready, then each line of standard input."""
-    arm = Arm(llm)
+def obey(llm: Any, ready_s: float, answers: TextIO, arm: Arm | None = None) -> None:
+    """Answers that it is ready, then each line of standard input; `arm` may know more commands."""
+    arm = arm or Arm(llm)
     print(json.dumps({"ready": ready_s}), file=answers, flush=True)
     for line in sys.stdin:
         command = json.loads(line)

@@ -20,9 +20,13 @@ _CODE = 64.0
 _EXPERT_SCALE_CODE = 119
 """E8M0 code of 2^-8: a uniformly drawn E2M1 weight then has a root mean square of about 0.012, near 3584^-1/2."""
 
+_RANK_STEP = 1_000_003
+"""Between the seeds of two ranks: more than a model has parameters."""
+
 
 def register_loader() -> None:
-    """Makes `load_format="rank_slice"` known to vLLM: seeded weights, equal in every process."""
+    """Makes `load_format="rank_slice"` known to vLLM: seeded weights, equal in every process of the same rank."""
+    from vllm.distributed import get_tensor_model_parallel_rank
     from vllm.model_executor.model_loader import register_model_loader
     from vllm.model_executor.model_loader.dummy_loader import DummyModelLoader
 
@@ -30,23 +34,49 @@ def register_loader() -> None:
     class SliceLoader(DummyModelLoader):
         def load_weights(self, model: nn.Module, model_config: Any) -> None:
             super().load_weights(model, model_config)
-            fill(model)
+            fill(model, rank=get_tensor_model_parallel_rank())
 
 
-def fill(model: nn.Module, seed: int = 0) -> int:
+def fill(model: nn.Module, seed: int = 0, rank: int = 0) -> int:
     """Overwrites all parameters, the packed experts too, which vLLM leaves as memory was; returns how many.
+
+    What several ranks share out among themselves is drawn for each, so that ranks which change places show; what all
+    of them have whole is the same. Parts that vLLM packs whole beside shares (the low ranks of attention) are each
+    rank's own, too: no other rank reads what comes of them.
 
     A token chooses its experts by itself, farther from a tie than rounding carries: its embedding names a group, no
     layer writes the entries that do, and routers read nothing else. With routers drawn like the rest an expert is on
     the edge in most layers, and two correct paths come to differ by one. As many experts are loaded as those ask for.
     """
     parameters = sorted(model.named_parameters())
+    shares = find_shares(model) if rank else frozenset()
     for index, (name, parameter) in enumerate(parameters):
-        generator = torch.Generator(parameter.device).manual_seed(seed + index)
+        own = _RANK_STEP * rank if name in shares else 0
+        generator = torch.Generator(parameter.device).manual_seed(seed + index + own)
         _fill(name, parameter.data, generator)
     for module in model.modules():
         _derive(module)
     return len(parameters)
+
+
+def find_shares(model: nn.Module) -> frozenset[str]:
+    """Names of the parameters of which a rank holds its own share: by vLLM's layers, experts and states of heads."""
+    from vllm.model_executor.layers.linear import ColumnParallelLinear, RowParallelLinear
+    from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
+
+    kinds = (ColumnParallelLinear, RowParallelLinear, VocabParallelEmbedding)
+    found = {
+        f"{path}.{name}"
+        for path, module in model.named_modules()
+        if isinstance(module, kinds) and not getattr(module, "disable_tp", False)
+        for name, _ in module.named_parameters(recurse=False)
+    }
+    others = {
+        name
+        for name, parameter in model.named_parameters()
+        if parameter.dtype == torch.uint8 or name.endswith(("A_log", "dt_bias"))
+    }
+    return frozenset(found | others)
 
 
 def _fill(name: str, weight: Tensor, generator: torch.Generator) -> None:

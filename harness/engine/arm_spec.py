@@ -14,7 +14,13 @@ from harness.model.manifest import DispatchSection
 from harness.model.words import Arm
 
 BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap"
-PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+NO_MULTICAST = ("NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS")
+"""Switches of hosts whose GPUs do not bear multicast objects: a program that is started without them can end the host's
+service."""
+PASSED_ON = (
+    *("PATH", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"),
+    *NO_MULTICAST,
+)
 """The only variables of the harness's own environment that the change's code gets to see."""
 
 CPU_ENV = {

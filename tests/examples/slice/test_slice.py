@@ -159,3 +159,48 @@ def test_tokens_ask_for_as_many_experts_as_drawn_routers_would():
         chosen, _ = model.experts(torch.randint(512, (64,), generator=torch.Generator().manual_seed(2)), 1.0)
     drawn = 896 * (1 - (1 - 16 / 896) ** 64)
     assert chosen.unique().numel() == pytest.approx(drawn, rel=0.12)
+
+
+@pytest.fixture
+def shared_out():
+    """A model of what two ranks share out and what both have whole, by vLLM's own classes."""
+    linear = pytest.importorskip("vllm.model_executor.layers.linear")
+    embedding = pytest.importorskip("vllm.model_executor.layers.vocab_parallel_embedding")
+
+    def layer(kind, **attributes):
+        made = kind.__new__(kind)
+        nn.Module.__init__(made)
+        made.weight = nn.Parameter(torch.zeros(64, 64))
+        for name, value in attributes.items():
+            setattr(made, name, value)
+        return made
+
+    model = nn.Module()
+    model.embed_tokens = layer(embedding.VocabParallelEmbedding)
+    model.gate_up_proj = layer(linear.MergedColumnParallelLinear, disable_tp=False)
+    model.o_proj = layer(linear.RowParallelLinear, disable_tp=False)
+    model.routed_expert_up_proj = layer(linear.ReplicatedLinear, disable_tp=False)
+    model.low_rank = layer(linear.MergedColumnParallelLinear, disable_tp=True)
+    model.norm = nn.LayerNorm(64, bias=False)
+    model.A_log = nn.Parameter(torch.zeros(8))
+    model.w13_weight = nn.Parameter(torch.zeros(4, 8, dtype=torch.uint8), requires_grad=False)
+    return model
+
+
+def drawn(model, **place):
+    fill(model, **place)
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+def test_ranks_draw_shares_of_their_own_and_the_same_of_what_both_have_whole(shared_out):
+    first, second = drawn(shared_out), drawn(shared_out, rank=1)
+    differ = {name for name in first if not torch.equal(first[name], second[name])}
+    assert differ == {
+        *("embed_tokens.weight", "gate_up_proj.weight", "o_proj.weight"),
+        *("A_log", "w13_weight"),
+    }
+
+
+def test_a_rank_draws_the_same_again(shared_out):
+    first, second = drawn(shared_out, rank=1), drawn(shared_out, rank=1)
+    assert all(torch.equal(first[name], second[name]) for name in first)

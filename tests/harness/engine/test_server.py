@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine.arm_spec import ArmSpec
+from harness.engine.arm_spec import NO_MULTICAST, ArmSpec
 from harness.engine.server import ArmServer, start_together
 from harness.model.errors import EngineError
 
@@ -60,6 +60,14 @@ def test_only_listed_variables_reach_the_change(spec: ArmSpec, monkeypatch: pyte
     monkeypatch.setenv("HTTPS_PROXY", "http://user:password@proxy")
     environment = spec.environment(Path("/tmp/x"))
     assert not {"GITHUB_TOKEN", "HTTPS_PROXY"} & environment.keys() and environment["HOME"] == "/tmp/x"
+
+
+@pytest.mark.parametrize("name", NO_MULTICAST)
+def test_a_host_that_bears_no_multicast_is_known_to_every_engine(
+    spec: ArmSpec, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "as the host says")
+    assert spec.environment(Path("/tmp/x"))[name] == "as the host says"
 
 
 def test_stopping_ends_every_process_and_removes_the_temporary_folder(
