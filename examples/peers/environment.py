@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping
 from random import SystemRandom
@@ -52,11 +53,18 @@ def engine_environment(count: int, step_limit_s: int) -> Mapping[str, str]:
 
 
 def refuse_multicast() -> None:
-    """Raises RuntimeError where PyTorch would make a multicast object all the same."""
+    """Raises RuntimeError where a switch is not set, or PyTorch offers multicast all the same."""
+    if unset := [name for name, value in NO_MULTICAST.items() if os.environ.get(name) != value]:
+        raise RuntimeError(f"switches against multicast are not set: {', '.join(unset)}")
     from torch._C._autograd import DeviceType
     from torch._C._distributed_c10d import _SymmetricMemory
 
-    if _SymmetricMemory.has_multicast_support(DeviceType.CUDA, 0):
+    try:
+        is_offered = _SymmetricMemory.has_multicast_support(DeviceType.CUDA, 0)
+    except RuntimeError:
+        # A PyTorch that has no symmetric memory on this machine makes no multicast object of it.
+        return
+    if is_offered:
         raise RuntimeError("PyTorch offers multicast in spite of TORCH_SYMM_MEM_DISABLE_MULTICAST")
 
 

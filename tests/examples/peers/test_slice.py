@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from examples.peers.environment import (
     engine_environment,
     free_ports,
     rank_environment,
+    refuse_multicast,
 )
 from examples.peers.lost import is_running, lose_rank, lose_worker
 from examples.peers.ranks import Ranks, RanksDiffer, RanksFailed, find_lines, shorten
@@ -55,7 +57,7 @@ def ranks(tmp_path):
         logs = [tmp_path / f"{len(started)}-{rank}.log" for rank in range(len(scripts))]
         seen = [rank_environment(rank, len(scripts), 1) for rank in range(len(scripts))]
         started.append(Ranks([[sys.executable, "-S", "-c", script] for script in scripts], logs, seen))
-        started[-1].deadline = time.monotonic() + 20
+        started[-1].deadline = time.monotonic() + 60
         return started[-1]
 
     yield start
@@ -71,7 +73,7 @@ def engine(tmp_path):
     def start(watch):
         script = ENGINE.format(watch=watch)
         started.append(Ranks([[sys.executable, "-S", "-c", script]], [log], [engine_environment(2, 25)]))
-        started[-1].deadline = time.monotonic() + 20
+        started[-1].deadline = time.monotonic() + 60
         started[-1].answer()
         return started[-1], log
 
@@ -154,6 +156,39 @@ def test_what_is_no_json_is_an_error_and_not_an_exception_of_another_kind(ranks)
 def test_no_process_makes_a_multicast_object(seen):
     assert NO_MULTICAST.items() <= seen.items()
     assert {"NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST", "NVSHMEM_DISABLE_NVLS"} <= seen.keys()
+
+
+@pytest.fixture
+def switched(monkeypatch):
+    """A process with every switch set, and a PyTorch that answers what it is told."""
+    symmetric = pytest.importorskip("torch._C._distributed_c10d")
+
+    def say(answer):
+        memory = SimpleNamespace(has_multicast_support=answer)
+        monkeypatch.setattr(symmetric, "_SymmetricMemory", memory)
+
+    for name, value in NO_MULTICAST.items():
+        monkeypatch.setenv(name, value)
+    return say
+
+
+def test_a_process_with_all_switches_may_start(switched):
+    switched(lambda *_: False)
+    assert refuse_multicast() is None
+
+
+def test_a_process_refuses_to_start_where_multicast_is_offered_all_the_same(switched):
+    switched(lambda *_: True)
+    with pytest.raises(RuntimeError, match="offers multicast"):
+        refuse_multicast()
+
+
+@pytest.mark.parametrize("name", NO_MULTICAST)
+def test_a_process_refuses_to_start_without_one_of_the_switches(switched, monkeypatch, name):
+    switched(lambda *_: False)
+    monkeypatch.delenv(name)
+    with pytest.raises(RuntimeError, match=f"not set: {name}$"):
+        refuse_multicast()
 
 
 def test_ranks_know_their_place(ranks):
