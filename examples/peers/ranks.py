@@ -41,16 +41,21 @@ class Ranks(Process):
         """Starts a process for each command."""
         self.deadline = float("inf")
         """On the monotonic clock, for every answer."""
+        self._logs = tuple(logs)
+        self._programs = tuple(zip(commands, logs, environments, strict=True))
+        self.start()
+
+    def start(self) -> None:
+        """Starts all anew; they are not running."""
         self.trouble: str | None = None
         """Why it serves no more."""
-        self._logs = tuple(logs)
         self._heard: queue.Queue[tuple[int, str]] = queue.Queue()
-        self._lines: list[deque[dict[str, Any]]] = [deque() for _ in commands]
+        self._lines: list[deque[dict[str, Any]]] = [deque() for _ in self._programs]
         self._closed: set[int] = set()
         """Ranks of which nothing more will be heard."""
         self._ranks: list[subprocess.Popen[str]] = []
-        for rank, (command, log, own) in enumerate(zip(commands, logs, environments, strict=True)):
-            with log.open("w") as out:
+        for rank, (command, log, own) in enumerate(self._programs):
+            with log.open("a") as out:
                 process = subprocess.Popen(
                     command,
                     stdin=subprocess.PIPE,
@@ -61,17 +66,11 @@ class Ranks(Process):
                     start_new_session=True,
                 )
             self._ranks.append(process)
-            threading.Thread(target=self._listen, args=(rank, process), daemon=True).start()
+            listener = threading.Thread(target=_listen, args=(rank, process, self._heard), daemon=True)
+            listener.start()
 
     def __len__(self) -> int:
         return len(self._ranks)
-
-    def _listen(self, rank: int, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        with contextlib.suppress(ValueError, OSError):
-            for line in process.stdout:
-                self._heard.put((rank, line))
-        self._heard.put((rank, ""))
 
     def answer(self) -> dict[str, Any]:
         """The next line of all ranks: the first rank's; of times, those of the rank that waited least for the others.
@@ -170,6 +169,15 @@ class Ranks(Process):
             if process.stdin is not None:
                 with contextlib.suppress(OSError):
                     process.stdin.close()
+
+
+def _listen(rank: int, process: subprocess.Popen[str], heard: queue.Queue[tuple[int, str]]) -> None:
+    """Brings each line of a process, and an empty one when there will be no more."""
+    assert process.stdout is not None
+    with contextlib.suppress(ValueError, OSError):
+        for line in process.stdout:
+            heard.put((rank, line))
+    heard.put((rank, ""))
 
 
 def _ending(code: int | None) -> str:

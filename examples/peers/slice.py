@@ -27,7 +27,7 @@ from examples.slice.config import write_slice
 Arms = dict[tuple[str, int], Ranks]
 LOSSES = {"killed": signal.SIGKILL, "stalled": signal.SIGSTOP}
 SCHEDULES = ("batch 1", "batch 8", "hand-over", "batch 64")
-_LEG_S, _START_S = 60.0, 210.0
+_LEG_S, _START_S, _SOON_S = 60.0, 210.0, 60.0
 _LOSSES_S = 80.0
 """Kept for the ranks that are lost, whatever the legs before take."""
 _SAID = (
@@ -84,21 +84,32 @@ def without_nan(value: Any) -> Any:
 
 
 def wait_until_ready(session: Session, engines: Mapping[str, Ranks]) -> None:
-    """Waits for all engines at once; one that does not start is a failed leg of its own."""
+    """Waits for all engines at once; one that does not start is a failed leg of its own.
+
+    One that fails soon is started once more: where many come up at once, one may find no memory for a moment.
+    """
 
     def wait(name: str) -> None:
-        engine = engines[name]
-        engine.deadline = min(session.deadline, time.monotonic() + _START_S)
-        try:
-            ready[name] = engine.answer()["ready"]
-        except RuntimeError as error:
-            failed[name] = str(error)
+        engine, start = engines[name], time.monotonic()
+        engine.deadline = min(session.deadline, start + _START_S)
+        for may_fail in (True, False):
+            try:
+                ready[name] = engine.answer()["ready"]
+                return
+            except RuntimeError as error:
+                if not may_fail or time.monotonic() > start + _SOON_S:
+                    failed[name] = str(error)
+                    return
+                again[name] = str(error)
+                engine.start()
 
     ready: dict[str, float] = {}
     failed: dict[str, str] = {}
+    again: dict[str, str] = {}
     with ThreadPoolExecutor(max(1, len(engines))) as pool:
         list(pool.map(wait, engines))
     session.keep("ready_s", ready)
+    session.keep("started_again", again)
     for name, why in failed.items():
         session._failed(f"start of {name}", why)
 

@@ -241,6 +241,16 @@ def test_an_arm_that_does_not_start_leaves_the_other_its_times(ranks, tmp_path, 
     assert "ended with 5" in found["failed"]["start of specialised"]
 
 
+def test_an_engine_that_fails_soon_is_started_once_more_and_that_is_told(ranks, tmp_path):
+    mark = tmp_path / "was here"
+    first = f"import pathlib, sys\nmark = pathlib.Path({str(mark)!r})\nif not mark.exists(): mark.touch(); sys.exit(4)\n"
+    one = ranks(first + OBEY.format(body="answer(done=1)"), OBEY.format(body="answer(done=1)"))
+    run = session(tmp_path)
+    wait_until_ready(run, {"stock 5": one})
+    assert written(tmp_path)["ready_s"] == {"stock 5": 1.0} and one.ask("about") == {"done": 1}
+    assert "rank 0 ended with 4" in written(tmp_path)["started_again"]["stock 5"]
+
+
 def test_a_leg_does_not_begin_when_the_time_is_over(tmp_path):
     session(tmp_path, -1.0).leg("late", [], lambda: 1)
     assert written(tmp_path)["failed"] == {"late": "the run's time was over"}
