@@ -243,7 +243,8 @@ def test_an_arm_that_does_not_start_leaves_the_other_its_times(ranks, tmp_path, 
 
 def test_an_engine_that_fails_soon_is_started_once_more_and_that_is_told(ranks, tmp_path):
     mark = tmp_path / "was here"
-    first = f"import pathlib, sys\nmark = pathlib.Path({str(mark)!r})\nif not mark.exists(): mark.touch(); sys.exit(4)\n"
+    first = f"import pathlib, sys\nmark = pathlib.Path({str(mark)!r})\n"
+    first += "if not mark.exists(): mark.touch(); sys.exit(4)\n"
     one = ranks(first + OBEY.format(body="answer(done=1)"), OBEY.format(body="answer(done=1)"))
     run = session(tmp_path)
     wait_until_ready(run, {"stock 5": one})
