@@ -186,6 +186,13 @@ def doctor(**options: Any) -> CommandResult:
     "--seed", help="Of the first made change.", type=click.IntRange(0), default=0, show_default=True
 )
 @click.option("--baselines", help="Where the made changes' baselines are kept between calls.", type=PATH)
+@click.option(
+    "--profile",
+    help="What made changes are asked; with faults, full asks the evaluations too.",
+    type=click.Choice(["quick", "full"]),
+    default="quick",
+    show_default=True,
+)
 @tier_option
 @option("--jobs", "Cases at a time.", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--out", help="Write the report as JSON to this file.", type=PATH)
@@ -196,8 +203,8 @@ def selftest(only: tuple[str, ...], tier: str, **options: Any) -> CommandResult:
     """Put the judge to the test: seeded faults that it must find, and clean twins that it must not reject."""
     from harness.app.selftest import run
 
-    taken = {name: options[name] for name in ("repo", "clean", "seed", "baselines", "jobs", "out")}
-    taken |= {name: options[name] for name in ("verbose", "python")}
+    taken = {name: options[name] for name in ("repo", "clean", "seed", "baselines", "profile")}
+    taken |= {name: options[name] for name in ("jobs", "out", "verbose", "python")}
     return run.selftest(SelftestOptions(only=only, tier=Tier(tier), output=output(options), **taken))
 
 

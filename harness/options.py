@@ -12,6 +12,8 @@ from harness.model.words import ExitCode, Tier, TrustLevel
 
 Format = Literal["text", "json", "md", "sarif", "annotations", "summary", "junit"]
 Profile = Literal["smoke", "quick", "full"]
+Asked = Literal["quick", "full"]
+"""Of the profiles those that a selftest knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,10 @@ class SelftestOptions:
     seed: int
     """Of the first of them."""
     baselines: Path | None
-    """The bundle of their baselines: made there, and taken up by a later call on the same files."""
+    """Where the bundle of their baselines is, in a folder for each profile: made there, and taken up by a later call on
+    the same files."""
+    profile: Asked
+    """How much a made change is asked; of the catalogue `full` asks the evaluations as well."""
     tier: Tier
     """The most expensive tier to be run."""
     jobs: int

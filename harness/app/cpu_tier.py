@@ -104,7 +104,7 @@ def collect_cpu_tier(run: CpuRun) -> None:
             elif run.sizes.with_probes:
                 run.collect_probes(probe_run(run, model_dir))
             else:
-                for what in ("probe", "default off"):
+                for what in ("probe", "default off of base", "default off of head"):
                     run.recorder.gap(Tier.CPU, what, NOT_IN_PROFILE, broke=False)
         start_arms(run, model_dir, sessions, pool)
         collect_suites(run, sessions, pool, rows)

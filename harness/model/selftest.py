@@ -25,9 +25,9 @@ class Stage(StrEnum):
     """The scripted runs."""
     ARM = "arm"
     """The candidate, through the suites."""
-    QUICK = "quick"
-    """The candidate, through the suites of the quick profile; every required check is expected to let a twin through
-    that the profile asks."""
+    MADE = "made"
+    """A made clean change: the candidate, through the suites of the profile that was asked for; every required check is
+    expected to let it through that the profile asks."""
     TIMING = "timing"
     """All arms, timed."""
     GPU = "gpu"
@@ -54,7 +54,7 @@ class FaultDescription(Record):
     stage: Stage
     expected: tuple[Text, ...]
     """Checks of which each must fail; the gate's reasons where a bundle is tampered with. Empty only where no check
-    could find it, which `escapes` then says, and at the stage `quick`."""
+    could find it, which `escapes` then says, and at the stage `made`."""
     subject: str = ""
     """Of a finding of the first expected check that must fail; empty: any."""
     twin: Text
@@ -70,7 +70,7 @@ class FaultDescription(Record):
 
     @model_validator(mode="after")
     def _expects_something(self) -> FaultDescription:
-        if not self.expected and not self.escapes and self.stage is not Stage.QUICK:
+        if not self.expected and not self.escapes and self.stage is not Stage.MADE:
             raise ValueError("checks under `expected`, or `escapes` to say why there are none")
         return self
 

@@ -101,25 +101,32 @@ class CaseRuns:
         if shared in self._tampering:
             self._progress.say(f"an honest change's bundle to tamper with: {shared}")
             return Made(open_before={shared: self._tampering[shared].prepare()})
-        stages = {case.fault.stage for case in cases}
         behind_servers = [case for case in cases if case.fault.stage is not Stage.PROBE]
+        is_scripted = len(behind_servers) < len(cases) or self._sizes_of(cases).with_probes
+        is_kept = self._is_of_this_tree(self._clean_bundle)
         runs: dict[str, KeptRun] = {}
 
         def collect(run: CpuRun) -> None:
-            if Stage.PROBE in stages:
+            if is_scripted:
                 self._progress.say("the clean tree's scripted runs")
                 runs.update(self._runs.collect_clean(run, self._workplace.clean))
-            if behind_servers:
+            if behind_servers and not is_kept:
                 self._progress.say("the clean tree's baselines")
-                collect_baselines(run, sizes_of(behind_servers))
+                collect_baselines(run, self._sizes_of(behind_servers))
 
-        if not self._is_of_this_tree(self._clean_bundle):
-            self._judge(self._workplace.clean, "empty", self._clean_bundle, Tier.CPU, collect, paths=SUBJECT)
+        if is_scripted or not is_kept:
+            # Scripted runs are made by every call: what they leave is no part of a bundle.
+            out = self._workplace.folder / "bundles" / "scripted" if is_kept else self._clean_bundle
+            self._judge(self._workplace.clean, "empty", out, Tier.CPU, collect, paths=SUBJECT)
         return Made(runs=runs, is_clean_kept=True)
+
+    def _sizes_of(self, cases: Sequence[Case]) -> CpuSizes:
+        return sizes_of(cases, self._options.profile)
 
     @property
     def _clean_bundle(self) -> Path:
-        return self._options.baselines or self._workplace.folder / "bundles" / "clean"
+        kept = self._options.baselines
+        return kept / self._options.profile if kept else self._workplace.folder / "bundles" / "clean"
 
     def _is_of_this_tree(self, kept: Path) -> bool:
         """Whether an earlier call left a bundle there, of the same files and in the same environment."""
@@ -172,7 +179,10 @@ class CaseRuns:
                 assert run.own_tests is not None
                 collect_own_tests(run.own_tests)
             elif kept is not None:
-                KeptArms.of(kept.records).collect_case(run, changed, sizes_of(cases))
+                scripted = replace(
+                    run, collect_probes=lambda _: self._runs.collect_case(run, changed, made.runs)
+                )
+                KeptArms.of(kept.records).collect_case(scripted, changed, self._sizes_of(cases))
             else:
                 self._collect_timed(run, TIMED if any(case.is_twin for case in cases) else SLOW)
 

@@ -60,7 +60,7 @@ def _make(root: Path, folder: Path, files: list[Path], seed: int) -> Case:
             kind="clean change",
             principle=Principle.CORRECTNESS,
             tier=Tier.CPU,
-            stage=Stage.QUICK,
+            stage=Stage.MADE,
             expected=(),
             twin="what it computes is as it was",
         ),

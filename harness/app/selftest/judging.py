@@ -17,7 +17,7 @@ def result_of(
     """A fault is detected when every expected check fails; a twin is clean when none fails and the expected decide.
 
     `not_run_before`: static checks that are not run on the tree without the change, which count for no twin of the
-    stage `quick`.
+    stage `made`.
     """
     failed = {f.check for f in judgement.findings if f.outcome is Outcome.FAIL}
     outcomes = {c.check: c.outcome for c in judgement.checks}
@@ -29,7 +29,7 @@ def result_of(
         )
         alarms = [f"{f.check} {f.subject}: {f.message}" for f in judgement.findings if f.check in failed]
         reason = "; ".join(alarms or [_why_open(judgement, check) for check in open_checks])
-        if verdict is CaseVerdict.CLEAN and case.fault.stage is Stage.QUICK:
+        if verdict is CaseVerdict.CLEAN and case.fault.stage is Stage.MADE:
             reason = f"not asked: {', '.join(sorted(checks_not_asked(judgement, not_run_before)))}"
     else:
         missed = [c for c in expected if c not in failed]
@@ -46,10 +46,10 @@ def result_of(
 
 
 def _open_checks(case: Case, judgement: Judgement, not_run_before: frozenset[str]) -> list[str]:
-    """Checks that must let a twin through and do not; at the stage `quick` every required one that is asked."""
+    """Checks that must let a twin through and do not; at the stage `made` every required one that is asked."""
     outcomes = {c.check: c.outcome for c in judgement.checks}
     expected: Sequence[str] = case.fault.expected
-    if case.fault.stage is Stage.QUICK:
+    if case.fault.stage is Stage.MADE:
         not_asked = checks_not_asked(judgement, not_run_before)
         rank = case.fault.tier.rank
         expected = [

@@ -24,6 +24,7 @@ from harness.model.manifest import Manifest
 from harness.model.probe import ProbePlan
 from harness.model.selftest import Stage
 from harness.model.words import Arm
+from harness.options import Asked
 
 BASELINES = (Arm.BASELINE, Arm.BASELINE_AGAIN)
 SIZES = CpuSizes(
@@ -38,8 +39,10 @@ SIZES = CpuSizes(
     with_probes=False,
     timing_pairs=0,
 )
-"""Enough to show a fault, and that a twin has none where a fault's expected checks look; none looks at evaluations,
-which a few rows would not decide."""
+"""Enough to show a fault, and that a twin has none where a fault's expected checks look, evaluations aside, which a few
+rows would not decide."""
+EVALUATIONS = frozenset({"COR007", "COR008", "COR009", "COR010"})
+"""Checks that rest on the evaluations alone."""
 TIMED = replace(SIZES, num_sampling_prompts=1, num_feature_prompts=0, timing_pairs=8)
 """For a clean change beside the timed cells."""
 MEASURED = replace(TIMED, num_greedy_prompts=64)
@@ -48,15 +51,24 @@ SLOW = replace(TIMED, num_greedy_prompts=8, num_forced_prompts=4, num_structured
 """For a fault that the timed cells alone are to show."""
 
 
-def sizes_of(cases: Sequence[Case]) -> CpuSizes:
+def needs_evaluations(case: Case) -> bool:
+    """Whether what it expects rests on them."""
+    return not EVALUATIONS.isdisjoint(case.fault.expected)
+
+
+def sizes_of(cases: Sequence[Case], profile: Asked) -> CpuSizes:
     """What the candidate is asked: of twins all that they might be rejected for, of a fault what can show it.
 
-    Sampling is what SCO001 alone rests on, structured output SCO002. At the stage `quick` it is that profile.
+    Sampling is what SCO001 alone rests on, structured output SCO002. Evaluations are asked under the full profile, as
+    many as that asks. At the stage `made` it is the profile's own sizes, untimed: time is not told beside kept arms.
     """
-    if any(case.fault.stage is Stage.QUICK for case in cases):
-        return PROFILES["quick"]
+    full = PROFILES["full"]
+    if any(case.fault.stage is Stage.MADE for case in cases):
+        return replace(PROFILES[profile], timing_pairs=0)
     is_asked = any(case.fault.features for case in cases)
     found = SIZES if is_asked else replace(SIZES, num_feature_prompts=0)
+    if profile == "full":
+        found = replace(found, num_mrcr_rows=full.num_mrcr_rows, num_aime_rows=full.num_aime_rows)
     if any(case.is_twin for case in cases):
         return found
     expected = {check for case in cases for check in case.fault.expected}

@@ -21,6 +21,7 @@ from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
 from harness.app.selftest.clean_cases import make_clean_cases
 from harness.app.selftest.gpu_room import NOT_MEASURED, GpuMemory
 from harness.app.selftest.judging import answer
+from harness.app.selftest.kept import needs_evaluations
 from harness.app.selftest.pool import interruptible_pool, run_in_child
 from harness.app.selftest.report import exit_code_of, render_report, report_of
 from harness.app.selftest.schedule import Task, next_task, plan_tasks
@@ -177,6 +178,8 @@ class Selftest:
         tier = case.fault.tier
         if tier.rank > self.options.tier.rank:
             return f"tier {tier} was not asked for (--tier {self.options.tier})"
+        if needs_evaluations(case) and self.options.profile != "full":
+            return "evaluations were not asked for (--profile full)"
         able, why_not = can_run(tier)
         if not able:
             return why_not

@@ -27,9 +27,9 @@ NEEDED = {
     Stage.EVIDENCE: Shared.MEASURED,
     Stage.PROBE: Shared.CLEAN,
     Stage.ARM: Shared.CLEAN,
-    Stage.QUICK: Shared.CLEAN,
+    Stage.MADE: Shared.CLEAN,
 }
-_ENGINES = (Stage.TIMING, Stage.PROBE, Stage.ARM, Stage.QUICK, Stage.GPU)
+_ENGINES = (Stage.TIMING, Stage.PROBE, Stage.ARM, Stage.MADE, Stage.GPU)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,12 @@ import pytest
 from bundles import layout
 from harness.app import cpu_tier, probes
 from harness.app.arm_session import ArmPlan
-from harness.app.cpu_tier import CpuRun, collect_cpu_tier
+from harness.app.cpu_tier import NOT_IN_PROFILE, CpuRun, collect_cpu_tier
 from harness.app.probes import ProbeRun
 from harness.app.recorder import Progress, Recorder
 from harness.app.resuming import RUN_FOLDER, mark_run
 from harness.app.validate import remove_abandoned_folders
+from harness.checks.isolation.iso007_base_and_head import BaseAndHead
 from harness.config import load_manifest
 from harness.engine.probe.process import ProbeProcess
 from harness.model.change import Change
@@ -31,8 +32,10 @@ from harness.model.errors import EngineError
 from harness.model.evidence import AnyEvidence, GapEvidence
 from harness.model.manifest import Manifest
 from harness.model.probe import ProbePlan
-from harness.model.words import Arm
+from harness.model.words import Arm, Outcome
+from tests.harness.app import resumable
 from tests.harness.app.conftest import ROOT
+from tests.harness.checks.evidence_builder import context_of
 
 CHANGE = Change(base="a" * 40, merge_base="a" * 40, head="b" * 40, head_subject="made")
 
@@ -194,6 +197,15 @@ def test_an_engine_that_is_gone_between_two_suites_is_a_gap_and_not_a_crash(tmp_
     (gap,) = run.recorder.evidence.of(GapEvidence)
     assert gap.broke and gap.what == "the rest of the run"
     assert all(s.is_closed for s in sessions)
+
+
+def test_without_scripted_runs_the_engines_of_both_commits_are_said_to_be_left_out_by_the_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    records = resumable.collect(tmp_path / "bundle")
+    (finding,) = BaseAndHead().run(context_of(records))
+    assert finding.outcome is Outcome.NOT_RUN and NOT_IN_PROFILE in finding.message
 
 
 def test_a_builder_that_fails_is_a_gap_with_its_last_words(tmp_path: Path) -> None:

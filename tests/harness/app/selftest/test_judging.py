@@ -150,7 +150,7 @@ def test_a_twin_is_clean_when_nothing_fails_and_its_check_decides(
 def test_under_the_quick_profile_every_required_check_must_decide_but_what_the_profile_leaves_out(
     outcome: Outcome, message: str, verdict: CaseVerdict
 ) -> None:
-    quick = case(is_twin=True, expected=(), stage=Stage.QUICK)
+    quick = case(is_twin=True, expected=(), stage=Stage.MADE)
     assert result_of(quick, judgement(message, ISO001=outcome), 1.0).verdict is verdict
 
 
@@ -161,13 +161,13 @@ def test_under_the_quick_profile_every_required_check_must_decide_but_what_the_p
 def test_under_the_quick_profile_what_was_not_run_before_the_change_counts_only_while_it_is_not_run(
     outcome: Outcome, verdict: CaseVerdict
 ) -> None:
-    quick = case(is_twin=True, expected=(), stage=Stage.QUICK)
+    quick = case(is_twin=True, expected=(), stage=Stage.MADE)
     before = not_run_at(judgement(ISO001=Outcome.NOT_RUN), Tier.STATIC)
     assert result_of(quick, judgement(ISO001=outcome), 1.0, not_run_before=before).verdict is verdict
 
 
 def test_a_clean_change_under_the_quick_profile_says_what_was_not_asked_and_another_twin_nothing() -> None:
-    quick = case(is_twin=True, expected=(), stage=Stage.QUICK)
+    quick = case(is_twin=True, expected=(), stage=Stage.MADE)
     found = judgement(NOT_IN_PROFILE, ISO001=Outcome.NOT_RUN, ISO002=Outcome.NOT_RUN, ISO004=Outcome.PASS)
     assert result_of(quick, found, 1.0).reason == "not asked: ISO001, ISO002"
     assert result_of(case(is_twin=True), judgement(ISO001=Outcome.PASS), 1.0).reason == ""

@@ -6,25 +6,32 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from harness.app.cpu_tier import CpuRun
+from harness.app.judging import known_checks
 from harness.app.recorder import Progress
-from harness.app.selftest import case_runs
+from harness.app.selftest import case_runs, kept
 from harness.app.selftest import run as selftest_run
 from harness.app.selftest.case_runs import CaseRuns, Made
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
+from harness.app.selftest.clean_cases import make_clean_cases
 from harness.app.selftest.judging import answer, parts_to_ask
-from harness.app.selftest.kept import SIZES, sizes_of
+from harness.app.selftest.kept import EVALUATIONS, SIZES, needs_evaluations, sizes_of
 from harness.app.selftest.run import Selftest
+from harness.app.selftest.schedule import Shared, Task
 from harness.app.selftest.workplace import Workplace
+from harness.app.suite_plan import SIZES as PROFILES
 from harness.app.suite_plan import CpuSizes
 from harness.model.errors import ConfigurationError
 from harness.model.selftest import CaseResult, CaseVerdict
-from harness.model.words import ExitCode, Tier
-from harness.options import OutputOptions, SelftestOptions
+from harness.model.words import Arm, ExitCode, Tier
+from harness.options import Asked, OutputOptions, SelftestOptions
 from tests.bundles.examples import changed_files, environment, plain_report, write_bundle
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -35,6 +42,7 @@ OPTIONS = SelftestOptions(
     clean=0,
     seed=0,
     baselines=None,
+    profile="quick",
     tier=Tier.STATIC,
     jobs=2,
     python=Path(sys.executable),
@@ -42,6 +50,8 @@ OPTIONS = SelftestOptions(
     verbose=False,
     output=OutputOptions(quiet=True),
 )
+PROFILES_ASKED: tuple[Asked, ...] = ("quick", "full")
+NEEDED = [field.name for field in fields(CpuRun) if field.default is MISSING is field.default_factory]
 INTERRUPTED = """
 import subprocess, sys, time
 from harness import cli
@@ -82,8 +92,9 @@ def test_a_case_that_breaks_with_any_error_is_a_row_and_the_others_go_on(
     assert len(run.results) == 4 and broken == {TWO[0]: f"{type(error).__name__}: {error}"}
 
 
-def sizes(name: str, *, twin: bool) -> CpuSizes:
-    return sizes_of([case for case in load_catalogue(ROOT / CATALOGUE, [name]) if case.is_twin is twin])
+def sizes(name: str, *, twin: bool, profile: Asked = "quick") -> CpuSizes:
+    cases = [case for case in load_catalogue(ROOT / CATALOGUE, [name]) if case.is_twin is twin]
+    return sizes_of(cases, profile)
 
 
 @pytest.mark.parametrize("name", ["expert-swapped", "seed-ignored", "grammar-one-step-late"])
@@ -99,6 +110,114 @@ def test_a_fault_is_asked_what_its_expected_checks_rest_on_and_little_else(name:
 
 def test_a_twin_is_asked_all_that_it_might_be_rejected_for() -> None:
     assert sizes("expert-swapped", twin=True) == replace(SIZES, num_feature_prompts=0)
+
+
+def evaluations_of(sizes: CpuSizes) -> tuple[int, ...]:
+    return (sizes.num_mrcr_rows, sizes.num_aime_rows, sizes.num_aime_samples, sizes.num_control_requests)
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_under_the_full_profile_a_case_is_asked_as_many_evaluations_as_that_profile_asks(twin: bool) -> None:
+    asked = {profile: sizes("expert-swapped", twin=twin, profile=profile) for profile in PROFILES_ASKED}
+    assert evaluations_of(asked["full"]) == evaluations_of(PROFILES["full"])
+    assert evaluations_of(asked["quick"])[:2] == (0, 0)
+
+
+@pytest.fixture
+def made_change(tmp_path: Path) -> Case:
+    return make_clean_cases(ROOT, tmp_path, 1, 1)[0]
+
+
+@pytest.mark.parametrize("profile", PROFILES_ASKED)
+def test_a_made_change_is_asked_the_profile_but_for_timed_cells(profile: Asked, made_change: Case) -> None:
+    assert sizes_of([made_change], profile) == replace(PROFILES[profile], timing_pairs=0)
+
+
+@pytest.mark.parametrize(("profile", "is_run"), [("quick", False), ("full", True)])
+def test_a_fault_that_evaluations_are_to_show_is_not_run_and_says_so_where_they_are_not_asked(
+    profile: Asked, is_run: bool, tmp_path: Path
+) -> None:
+    cases = load_catalogue(ROOT / CATALOGUE, ["state-not-written", "expert-swapped"])
+    options = replace(OPTIONS, tier=Tier.CPU, profile=profile)
+    run = Selftest(Workplace(root=ROOT, folder=tmp_path), options, Progress(quiet=True))
+    asks = {case.id: "--profile full" not in run._why_not(case) for case in cases}
+    assert asks == {"state-not-written": is_run, "expert-swapped": True}
+
+
+def test_what_rests_on_evaluations_are_checks_that_there_are() -> None:
+    assert set(known_checks()) >= EVALUATIONS
+    assert any(needs_evaluations(case) for case in load_catalogue(ROOT / CATALOGUE))
+
+
+@pytest.mark.parametrize(
+    ("profile", "is_kept", "done"),
+    [
+        ("quick", False, ["baselines quick"]),
+        ("quick", True, []),
+        ("full", False, ["scripted", "baselines full"]),
+        ("full", True, ["scripted"]),
+    ],
+)
+def test_kept_baselines_are_not_asked_again_and_scripted_runs_are_made_where_the_profile_has_them(
+    profile: Asked,
+    is_kept: bool,
+    done: list[str],
+    made_change: Case,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found: list[str] = []
+    where: list[Path] = []
+
+    def judge(_: CaseRuns, _repo: Path, _base: str, out: Path, *rest: Any, **__: Any) -> None:
+        where.append(out)
+        rest[1](SimpleNamespace())
+
+    def baselines(_: object, sizes: CpuSizes) -> None:
+        found.append(f"baselines {next(p for p in PROFILES_ASKED if sizes == sizes_of([made_change], p))}")
+
+    monkeypatch.setattr(CaseRuns, "_judge", judge)
+    monkeypatch.setattr(CaseRuns, "_is_of_this_tree", lambda *_: is_kept)
+    monkeypatch.setattr(kept.KeptRuns, "collect_clean", lambda *_: found.append("scripted") or {})
+    monkeypatch.setattr(case_runs, "collect_baselines", baselines)
+    options = replace(OPTIONS, tier=Tier.CPU, profile=profile, baselines=tmp_path / "kept")
+    run = CaseRuns(Workplace(root=ROOT, folder=tmp_path), options, Progress(quiet=True))
+    assert run._make(Task(cases=(made_change,), makes=Shared.CLEAN)).is_clean_kept
+    assert found == done
+    assert is_kept is (tmp_path / "kept" / profile not in where)
+
+
+def test_a_made_change_has_its_scripted_runs_beside_those_that_are_kept(
+    made_change: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[CpuSizes, object]] = []
+
+    def judge(*arguments: Any, **_: Any) -> None:
+        arguments[5](CpuRun(**dict.fromkeys(NEEDED)))
+
+    def collect(run: Any) -> None:
+        run.collect_probes(None)
+        asked.append((run.sizes, run.arms))
+
+    def answers(case: Case, *_: object, **__: object) -> CaseResult:
+        return answer(case, CaseVerdict.CLEAN)
+
+    scripted: list[object] = []
+    monkeypatch.setattr(CaseRuns, "_judge", judge)
+    monkeypatch.setattr(case_runs, "_bundle_of", lambda _: SimpleNamespace(records=(), judgement=None))
+    monkeypatch.setattr(case_runs, "not_run_at", lambda *_: frozenset())
+    monkeypatch.setattr(case_runs, "read_bundle", lambda _: SimpleNamespace(judgement=None))
+    monkeypatch.setattr(case_runs, "result_of", answers)
+    monkeypatch.setattr(case_runs, "changed_paths", lambda _: frozenset({"a.py"}))
+    monkeypatch.setattr(kept, "collect_cpu_tier", collect)
+    monkeypatch.setattr(kept.KeptRuns, "collect_case", lambda _, *given: scripted.append(given[1:]))
+    monkeypatch.setattr(Workplace, "commit_on_top", lambda *_: tmp_path)
+    options = replace(OPTIONS, tier=Tier.CPU, profile="full")
+    run = CaseRuns(Workplace(root=ROOT, folder=tmp_path), options, Progress(quiet=True))
+    runs: dict[str, Any] = {"twin": "kept"}
+    assert [result.id for result in run._judge_group([made_change], Made(runs=runs), 0.0)] == [made_change.id]
+    assert scripted == [(frozenset({"a.py"}), runs)]
+    assert asked == [(sizes_of([made_change], "full"), (Arm.CANDIDATE,))]
 
 
 def names_asked_again(*verdicts: CaseVerdict) -> list[list[str]]:
@@ -132,20 +251,25 @@ def test_a_case_that_ends_its_process_is_a_row(tmp_path: Path, monkeypatch: pyte
     assert [r.verdict for r in run.results] == [CaseVerdict.ERROR] * 4
 
 
+def is_taken(options: SelftestOptions, folder: Path) -> bool:
+    run = CaseRuns(Workplace(root=ROOT, folder=folder), options, Progress(quiet=True))
+    return run._is_of_this_tree(run._clean_bundle)
+
+
 @pytest.mark.parametrize(
     ("head", "memory_gib", "taken"), [(None, 16.0, True), ("d" * 40, 16.0, False), (None, 8.0, False)]
 )
-def test_baselines_of_an_earlier_call_are_taken_up_on_the_same_files_and_environment_alone(
+def test_baselines_of_an_earlier_call_are_taken_up_by_the_same_profile_on_the_same_files_and_environment_alone(
     head: str | None, memory_gib: float, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kept = tmp_path / "kept"
-    bundle = write_bundle(kept, (environment(), changed_files()), plain_report)
+    bundle = write_bundle(tmp_path / "kept" / "quick", (environment(), changed_files()), plain_report)
     here = environment().model_copy(update={"memory_gib": environment().memory_gib * memory_gib / 16})
     monkeypatch.setattr(case_runs, "collect_environment", lambda _: here)
     monkeypatch.setattr(case_runs, "head_of", lambda _: head or bundle.change.head)
-    options = replace(OPTIONS, baselines=kept)
-    run = CaseRuns(Workplace(root=ROOT, folder=tmp_path), options, Progress(quiet=True))
-    assert run._is_of_this_tree(kept) is taken
+    found = [
+        is_taken(replace(OPTIONS, baselines=tmp_path / "kept", profile=p), tmp_path) for p in PROFILES_ASKED
+    ]
+    assert found == [taken, False]
 
 
 @pytest.mark.parametrize(
