@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -62,6 +63,14 @@ def test_every_patch_fits_the_tree(case: Case, workplace: Workplace) -> None:
 @pytest.mark.parametrize("case", [c for c in PATCHED if c.base], ids=lambda case: case.name)
 def test_every_patch_fits_the_tree_that_it_brings(case: Case, workplace: Workplace) -> None:
     assert changed_paths(workplace.commit_on_top(case.name, [case.edit], case.base))
+
+
+def test_the_guide_says_of_the_faults_of_a_served_model_what_the_catalogue_expects() -> None:
+    text = (ROOT / "docs/selftest.md").read_text(encoding="utf-8")
+    section = text.partition("## Ten faults of a served model")[2].partition("\n## ")[0]
+    told = dict(re.findall(r"^\| [^|]+ \| `([^`|]+)` \| ([A-Z0-9, ]+) \|", section, re.MULTILINE))
+    expected = {case.id: ", ".join(case.fault.expected) for case in FAULTS}
+    assert len(told) >= 10 and told == {name: expected.get(name) for name in told}
 
 
 def test_a_change_is_one_commit_on_the_clean_tree(workplace: Workplace) -> None:
