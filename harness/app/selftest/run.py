@@ -52,18 +52,25 @@ def selftest(options: SelftestOptions) -> CommandResult:
         )
     cases = () if options.clean else load_catalogue(root / CATALOGUE, options.only)
     progress = Progress(quiet=options.output.quiet)
-    with tempfile.TemporaryDirectory(prefix="fasttrack-selftest-", ignore_cleanup_errors=True) as folder:
-        if options.clean:
-            cases = make_clean_cases(root, Path(folder), options.clean, options.seed)
-        run = Selftest(Workplace(root=root, folder=Path(folder)), options, progress)
-        try:
-            run.run_all(cases)
-        except KeyboardInterrupt:
-            print(render_report(report_of(root, run.results), options), flush=True)
-            progress.say(f"interrupted: {len(run.results)} of {len(cases)} cases have a verdict")
-            abandon(Path(folder))
-    report = report_of(root, run.results)
-    return CommandResult(text=render_report(report, options), exit_code=exit_code_of(report))
+    done: CommandResult | None = None
+    try:
+        with tempfile.TemporaryDirectory(prefix="fasttrack-selftest-", ignore_cleanup_errors=True) as folder:
+            if options.clean:
+                cases = make_clean_cases(root, Path(folder), options.clean, options.seed)
+            run = Selftest(Workplace(root=root, folder=Path(folder)), options, progress)
+            try:
+                run.run_all(cases)
+            except KeyboardInterrupt:
+                print(render_report(report_of(root, run.results), options), flush=True)
+                progress.say(f"interrupted: {len(run.results)} of {len(cases)} cases have a verdict")
+                abandon(Path(folder))
+            report = report_of(root, run.results)
+            done = CommandResult(text=render_report(report, options), exit_code=exit_code_of(report))
+    except KeyboardInterrupt:
+        # While the folder was removed: what was found stays found.
+        if done is None:
+            raise
+    return done
 
 
 def abandon(folder: Path) -> NoReturn:

@@ -322,3 +322,28 @@ def test_told_to_end_it_leaves_no_folder(temporary: Path) -> None:
 def test_told_to_end_it_leaves_no_process(stopped: tuple[int, str, int]) -> None:
     with pytest.raises(ProcessLookupError):
         os.kill(stopped[2], 0)
+
+
+def test_told_to_end_while_it_tidies_up_it_shows_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted:
+        """A folder whose removal is interrupted."""
+
+        def __enter__(self) -> str:
+            return str(tmp_path)
+
+        def __exit__(self, *_: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(selftest_run.tempfile, "TemporaryDirectory", lambda **_: Interrupted())
+    monkeypatch.setattr(Selftest, "run_all", lambda *_: None)
+    result = selftest_run.selftest(replace(OPTIONS, out=tmp_path / "report.json"))
+    assert "Detected: none was run" in result.text and (tmp_path / "report.json").is_file()
+    monkeypatch.setattr(selftest_run, "report_of", interrupts)
+    with pytest.raises(KeyboardInterrupt):
+        selftest_run.selftest(OPTIONS)
+
+
+def interrupts(*_: object) -> None:
+    raise KeyboardInterrupt
