@@ -73,6 +73,8 @@ class CpuRun:
     sizes: CpuSizes = field(default_factory=CpuSizes)
     open_session: Callable[[ArmPlan], ArmSession] = open_session
     collect_probes: Callable[[ProbeRun], None] = collect_probes
+    build_model: Callable[[CpuRun], Path] = field(default_factory=lambda: build_checkpoint)
+    """Writes the miniature model below `workdir` and gives its folder."""
     while_timed: Callable[[], AbstractContextManager[None]] = nullcontext
     """What is held while decode is timed."""
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -91,7 +93,7 @@ def collect_cpu_tier(run: CpuRun) -> None:
         limit_s = run.sizes.own_tests_s
         collect_own_tests(replace(run.own_tests, clean_s=limit_s, controls_s=limit_s))
     try:
-        model_dir = build_checkpoint(run)
+        model_dir = run.build_model(run)
     except EngineError as error:
         run.recorder.broken(Tier.CPU, "tier cpu", error)
         return
@@ -163,18 +165,22 @@ def probe_run(run: CpuRun, model_dir: Path) -> ProbeRun:
     )
 
 
-def build_checkpoint(run: CpuRun) -> Path:
+def build_checkpoint(run: CpuRun, *, before: Path | None = None) -> Path:
     """Writes the miniature model with the subject's own builder and returns its folder.
 
-    Raises `EngineError` with the builder's last lines when it fails.
+    The builder finds what is in `before` ahead of the subject's files. Raises `EngineError` with the builder's last
+    lines when it fails.
     """
     out = run.workdir / CHECKPOINT
     run.recorder.progress.say("building the miniature model")
     arguments = [a.replace("{out}", str(out)) for a in run.manifest.nano_model.build]
+    environment = subject_environment(run.import_path) | {"HOME": str(run.workdir)}
+    if before is not None:
+        environment["PYTHONPATH"] = os.pathsep.join((str(before), environment["PYTHONPATH"]))
     builder = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=run.workdir,
-        env=subject_environment(run.import_path) | {"HOME": str(run.workdir)},
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

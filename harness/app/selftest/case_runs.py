@@ -31,6 +31,7 @@ from harness.app.selftest.kept import (
     collect_baselines,
     sizes_of,
 )
+from harness.app.selftest.kept_models import KeptModels
 from harness.app.selftest.schedule import NEEDED, Shared, Task
 from harness.app.selftest.shared_machine import SharedMachine
 from harness.app.selftest.tampering import Tampering
@@ -86,9 +87,10 @@ class CaseRuns:
         self._room = GpuRoom(workplace.folder, gpu)
         self._machine = SharedMachine(workplace.folder)
         self._runs = KeptRuns(folder=workplace.folder / "runs")
+        self._models = KeptModels(workplace.folder / "models")
         self._tampering = {
-            Shared.HONEST: Tampering(workplace, Shared.HONEST, Tier.STATIC, self._collect_timed),
-            Shared.MEASURED: Tampering(workplace, Shared.MEASURED, Tier.CPU, self._collect_timed),
+            shared: Tampering(workplace, shared, tier, self._keeping_models(self._collect_timed))
+            for shared, tier in ((Shared.HONEST, Tier.STATIC), (Shared.MEASURED, Tier.CPU))
         }
 
     def work(self, task: Task, made: Made) -> list[CaseResult] | Made:
@@ -217,6 +219,10 @@ class CaseRuns:
         """All arms, with few requests and all timed cells; nothing runs beside those."""
         collect_cpu_tier(replace(run, sizes=sizes, while_timed=self._machine.alone))
 
+    def _keeping_models(self, collect: Callable[[CpuRun], None]) -> Callable[[CpuRun], None]:
+        """The same, but that the miniature model is built once of the same files."""
+        return lambda run: collect(replace(run, build_model=self._models.build))
+
     def _judge(
         self,
         repo: Path,
@@ -237,7 +243,8 @@ class CaseRuns:
             python=self._options.python,
             profile="quick" if tier is Tier.GPU else "full",
         )
-        if validate(options, collect_cpu=collect, collect_gpu=collect_gpu).exit_code is ExitCode.INTERRUPTED:
+        keeping = self._keeping_models(collect)
+        if validate(options, collect_cpu=keeping, collect_gpu=collect_gpu).exit_code is ExitCode.INTERRUPTED:
             raise KeyboardInterrupt
 
 

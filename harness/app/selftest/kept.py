@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from harness.app.cpu_tier import CpuRun, build_checkpoint, collect_cpu_tier, probe_run
+from harness.app.cpu_tier import CpuRun, collect_cpu_tier, probe_run
 from harness.app.probe_plans import plan_probes
 from harness.app.probes import FinishedRun, record_runs, run_processes
 from harness.app.selftest.catalogue import Case
@@ -43,10 +43,13 @@ SIZES = CpuSizes(
 rows would not decide."""
 EVALUATIONS = frozenset({"COR007", "COR008", "COR009", "COR010"})
 """Checks that rest on the evaluations alone."""
+FAULT = replace(SIZES, num_feature_prompts=4, num_features_alone=2)
+"""For a fault: one broken answer of a feature shows it, where a twin has to be asked until its checks can decide."""
 TIMED = replace(SIZES, num_sampling_prompts=1, num_feature_prompts=0, timing_pairs=8)
 """For a clean change beside the timed cells."""
-MEASURED = replace(TIMED, num_greedy_prompts=64)
-"""For a bundle that is tampered with: COR002 is to be decided before."""
+MEASURED = replace(TIMED, num_greedy_prompts=64, num_structured_prompts=1)
+"""For a bundle that is tampered with, in its greedy answers, their ledger and its timings: COR002 is to be decided
+before."""
 SLOW = replace(TIMED, num_greedy_prompts=8, num_forced_prompts=4, num_structured_prompts=1)
 """For a fault that the timed cells alone are to show."""
 
@@ -65,11 +68,13 @@ def sizes_of(cases: Sequence[Case], profile: Asked) -> CpuSizes:
     full = PROFILES["full"]
     if any(case.fault.stage is Stage.MADE for case in cases):
         return replace(PROFILES[profile], timing_pairs=0)
-    is_asked = any(case.fault.features for case in cases)
-    found = SIZES if is_asked else replace(SIZES, num_feature_prompts=0)
+    is_clean = any(case.is_twin for case in cases)
+    found = SIZES if is_clean else FAULT
+    if not any(case.fault.features for case in cases):
+        found = replace(found, num_feature_prompts=0)
     if profile == "full":
         found = replace(found, num_mrcr_rows=full.num_mrcr_rows, num_aime_rows=full.num_aime_rows)
-    if any(case.is_twin for case in cases):
+    if is_clean:
         return found
     expected = {check for case in cases for check in case.fault.expected}
     return replace(
@@ -145,7 +150,7 @@ class KeptRuns:
         subject = self.folder / "subject"
         for root in run.manifest.paths.import_roots:
             shutil.copytree(tree / root, subject / root)
-        build_checkpoint(replace(run, import_path=subject, workdir=self.folder))
+        run.build_model(replace(run, import_path=subject, workdir=self.folder))
         write_bystander(self.folder / "bystander")
         clean = probe_run(run, self._model)
         clean = replace(clean, head_path=subject, base_path=subject, workdir=self.folder / "clean")

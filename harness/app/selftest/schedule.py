@@ -29,6 +29,8 @@ NEEDED = {
     Stage.ARM: Shared.CLEAN,
     Stage.MADE: Shared.CLEAN,
 }
+_LEFT_FOR_THE_END = 8
+"""Tasks without an engine, for each process but one: about as long as a case with an engine."""
 _ENGINES = (Stage.TIMING, Stage.PROBE, Stage.ARM, Stage.MADE, Stage.GPU)
 
 
@@ -90,9 +92,12 @@ def next_task(
 ) -> Task | None:
     """What is begun next; None: nothing, until something that runs is done.
 
-    Half of what runs is to have engines as long as there is other work: an engine leaves a core idle now and then.
+    Half of what runs is to have engines as long as there is other work: an engine leaves a core idle now and then. A
+    little of that work is left until every engine has begun, to fill what the last of them leave.
     """
     ready = [task for task in waiting if task.needs is None or task.needs in made]
-    wants_engines = sum(task.has_engines for task in running) < jobs // 2
+    wants_engines = sum(task.has_engines for task in running) < jobs // 2 or sum(
+        not task.has_engines for task in waiting
+    ) <= _LEFT_FOR_THE_END * (jobs - 1)
     first = ready[0] if ready else None
     return next((task for task in ready if task.has_engines is wants_engines), first)

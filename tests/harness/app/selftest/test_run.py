@@ -108,6 +108,12 @@ def test_a_fault_is_asked_what_its_expected_checks_rest_on_and_little_else(name:
     ]
 
 
+def test_a_fault_in_a_feature_is_asked_alone_and_together_but_fewer_prompts_than_its_twin() -> None:
+    fault, twin = sizes("top-k-ignored", twin=False), sizes("top-k-ignored", twin=True)
+    assert 0 < fault.num_features_alone < fault.num_feature_prompts < twin.num_feature_prompts
+    assert fault.num_greedy_prompts == twin.num_greedy_prompts, "the baselines' prompts are chosen from those"
+
+
 def test_a_twin_is_asked_all_that_it_might_be_rejected_for() -> None:
     assert sizes("expert-swapped", twin=True) == replace(SIZES, num_feature_prompts=0)
 

@@ -90,16 +90,22 @@ def test_a_shared_run_is_begun_before_cases_of_its_kind() -> None:
         assert kinds == sorted(kinds)
 
 
-def test_of_two_jobs_one_has_engines_while_there_is_other_work() -> None:
+def test_of_two_jobs_one_has_engines_while_there_is_much_other_work() -> None:
     begun = run_plan(2)
-    last_other = max(place for place, (task, _) in enumerate(begun) if not task.has_engines)
+    others = [place for place, (task, _) in enumerate(begun) if not task.has_engines]
     both = [
         place
         for place, (task, beside) in enumerate(begun)
         if task.has_engines and any(o.has_engines for o in beside)
     ]
     waits = {Shared.HONEST, Shared.MEASURED}
-    assert all(place > last_other or begun[place][1][0].makes in waits for place in both)
+    assert all(place > others[-9] or begun[place][1][0].makes in waits for place in both)
+
+
+@pytest.mark.parametrize("jobs", [2, 3])
+def test_short_tasks_are_left_to_fill_what_the_last_engines_leave(jobs: int) -> None:
+    tasks = [task.has_engines for task, _ in run_plan(jobs) if task.stage is not Stage.GPU]
+    assert tasks[-8 * (jobs - 1) :] == [False] * 8 * (jobs - 1)
 
 
 def test_one_job_does_first_what_needs_no_engine() -> None:
