@@ -26,6 +26,8 @@ class HookReader:
     sides: Sides
     ways: tuple[SwitchOff, ...]
     _offs: dict[tuple[int, bool], OffPath] = field(default_factory=dict)
+    _read: list[tuple[SwitchOff, bool, OffPath]] = field(default_factory=list)
+    """Ways with what they were asked, sides, and what was read so."""
     _words: set[str] | None = None
 
     def files(self) -> tuple[HookedFile, ...]:
@@ -47,8 +49,18 @@ class HookReader:
 
     def _off(self, way: int, *, is_head: bool) -> OffPath:
         if (way, is_head) not in self._offs:
-            self._offs[way, is_head] = self.sides.read(self.ways[way], is_head=is_head)
+            self._offs[way, is_head] = self._reading(self.ways[way], is_head=is_head)
         return self._offs[way, is_head]
+
+    def _reading(self, way: SwitchOff, *, is_head: bool) -> OffPath:
+        """A reading, taken from another way where that was asked nothing that this way would answer otherwise."""
+        for asked, side, off in self._read:
+            if side is is_head and way.reads_as(asked):
+                return off
+        asked = way.afresh()
+        off = self.sides.read(asked, is_head=is_head)
+        self._read.append((asked, is_head, off))
+        return off
 
     def _file(self, path: str) -> HookedFile:
         spans = self.sides.spans.get(path, ())

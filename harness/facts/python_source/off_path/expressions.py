@@ -267,8 +267,7 @@ class Expressions:
         last: Reduced = (ANYTHING, node)
         for operand in node.values:
             last = (self._read_maybe if kept else self.read)(operand, frame)
-            if last[0].mapping == "switches" and self.switch.is_set:
-                # It holds the switch, so it is not empty.
+            if self.switch.fills(last[0]):
                 kept += [last] if ends_at else []
                 if ends_at:
                     break

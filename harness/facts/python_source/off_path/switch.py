@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
 
 from harness.facts.python_source.off_path.values import BOTTOM, Value, join, known, unknown
 
+A = TypeVar("A")
 Kind = Literal["additional_config", "env", "flag"]
 _LITERALS: dict[str, object] = {"true": True, "false": False, "none": None, "null": None}
 CONFIG_NAME = "additional_config"
@@ -21,6 +23,8 @@ class SwitchOff:
     key: str
     off: str
     is_set: bool
+    asked: dict[tuple[Hashable, ...], object] = field(default_factory=dict, compare=False, repr=False)
+    """Questions in which ways can differ, with the answers that were given."""
 
     @property
     def described(self) -> str:
@@ -39,26 +43,62 @@ class SwitchOff:
 
     def get(self, mapping: Value, default: Value) -> Value:
         """`mapping.get(key, default)`."""
+        return self._note(("get", mapping, default), self._get(mapping, default))
+
+    def item(self, mapping: Value, *, is_caught: bool) -> Value:
+        """`mapping[key]`; not reached where it raises and that is caught."""
+        return self._note(("item", mapping, is_caught), self._item(mapping, is_caught))
+
+    def contains(self, mapping: Value) -> Value:
+        """`key in mapping`."""
+        return self._note(("contains", mapping), self._contains(mapping))
+
+    def fills(self, mapping: Value) -> bool:
+        """Whether a mapping holds the switch, so that it is not empty."""
+        return self._note(("fills", mapping), self._fills(mapping))
+
+    def afresh(self) -> SwitchOff:
+        """The same way, which nothing has asked anything so far."""
+        return replace(self, asked={})
+
+    def reads_as(self, other: SwitchOff) -> bool:
+        """Whether it answers all that `other` was asked as that did: code that asked it reads alike under both."""
+        if (self.kind, self.key, self.off) != (other.kind, other.key, other.off):
+            return False
+        answers: dict[str, Callable[..., object]] = {
+            "get": self._get,
+            "item": self._item,
+            "contains": self._contains,
+            "fills": self._fills,
+        }
+        return all(answers[name](*given) == answer for (name, *given), answer in other.asked.items())
+
+    def _note(self, question: tuple[Hashable, ...], answer: A) -> A:
+        self.asked[question] = answer
+        return answer
+
+    def _get(self, mapping: Value, default: Value) -> Value:
         fallback = replace(default.derive(), switched=True)
         if mapping.mapping == "empty" or not self.is_set:
             return fallback
         return self.value if mapping.mapping == "switches" else join(self.value, fallback)
 
-    def item(self, mapping: Value, *, is_caught: bool) -> Value:
-        """`mapping[key]`; not reached where it raises and that is caught."""
+    def _item(self, mapping: Value, is_caught: bool) -> Value:
         if self.is_set and mapping.mapping == "switches":
             return self.value
         if is_caught and not self.is_set:
             return BOTTOM
         return unknown(f"`[...]` raises with {self.key} unset")
 
-    def contains(self, mapping: Value) -> Value:
-        """`key in mapping`."""
+    def _contains(self, mapping: Value) -> Value:
         if not self.is_set or mapping.mapping == "empty":
             return known(False, switched=True)
         return (
             known(True, switched=True) if mapping.mapping == "switches" else known(True, False, switched=True)
         )
+
+    def _fills(self, mapping: Value) -> bool:
+        return mapping.mapping == "switches" and self.is_set
 
     def _literal(self) -> object:
         text = self.off.lower()
