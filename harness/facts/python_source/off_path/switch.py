@@ -23,7 +23,9 @@ class SwitchOff:
     key: str
     off: str
     is_set: bool
-    asked: dict[tuple[Hashable, ...], object] = field(default_factory=dict, compare=False, repr=False)
+    asked: dict[tuple[str, tuple[Hashable, ...]], object] = field(
+        default_factory=dict, compare=False, repr=False
+    )
     """Questions in which ways can differ, with the answers that were given."""
 
     @property
@@ -43,19 +45,19 @@ class SwitchOff:
 
     def get(self, mapping: Value, default: Value) -> Value:
         """`mapping.get(key, default)`."""
-        return self._note(("get", mapping, default), self._get(mapping, default))
+        return self._note(("get", (mapping, default)), self._get(mapping, default))
 
     def item(self, mapping: Value, *, is_caught: bool) -> Value:
         """`mapping[key]`; not reached where it raises and that is caught."""
-        return self._note(("item", mapping, is_caught), self._item(mapping, is_caught))
+        return self._note(("item", (mapping, is_caught)), self._item(mapping, is_caught))
 
     def contains(self, mapping: Value) -> Value:
         """`key in mapping`."""
-        return self._note(("contains", mapping), self._contains(mapping))
+        return self._note(("contains", (mapping,)), self._contains(mapping))
 
     def fills(self, mapping: Value) -> bool:
         """Whether a mapping holds the switch, so that it is not empty."""
-        return self._note(("fills", mapping), self._fills(mapping))
+        return self._note(("fills", (mapping,)), self._fills(mapping))
 
     def afresh(self) -> SwitchOff:
         """The same way, which nothing has asked anything so far."""
@@ -71,9 +73,9 @@ class SwitchOff:
             "contains": self._contains,
             "fills": self._fills,
         }
-        return all(answers[name](*given) == answer for (name, *given), answer in other.asked.items())
+        return all(answers[name](*given) == answer for (name, given), answer in other.asked.items())
 
-    def _note(self, question: tuple[Hashable, ...], answer: A) -> A:
+    def _note(self, question: tuple[str, tuple[Hashable, ...]], answer: A) -> A:
         self.asked[question] = answer
         return answer
 

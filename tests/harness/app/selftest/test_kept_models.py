@@ -38,7 +38,7 @@ BUILD = ("-m", "pkg.build", "{out}")
 @pytest.fixture
 def build(tmp_path: Path) -> Callable[..., bytes]:
     """Builds a model of these files, some of them edited (None: deleted), and gives what no other build gives."""
-    models, trees = KeptModels(tmp_path / "models"), []
+    models, trees = KeptModels(tmp_path / "models"), list[Path]()
 
     def build(
         edits: dict[str, str | None] | None = None,
