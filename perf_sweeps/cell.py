@@ -27,6 +27,8 @@ class Workload(StrEnum):
     """Prefill in chunks beside decode: the time of all requests together."""
     SPECULATIVE = "speculative"
     """Decode with drafts: the time of one emitted token at the stated acceptance length."""
+    OVERHEAD = "overhead"
+    """Decode of one batch, a few steps with the tracer and a few as if it were not there: the time of a token."""
     AGENT = "agent"
     """Replayed conversations with tool pauses and shared prefixes: the time of one token of one user."""
 

@@ -92,14 +92,13 @@ class EngineHost:
                 for arm, server in self._servers.items()
             }
             for arm, spec in specs.items():
-                if spec.is_traced:
-                    _require_sound(arm, spec)
+                require_sound(arm, spec)
             self._awake: Arm | None = None
             self._prompts = PromptSource(
                 lambda text: self._reader.tokenize(text),
                 passages,
                 seed=seed,
-                vocabulary=_vocabulary(specs[Arm.BASELINE].model_dir),
+                vocabulary=vocabulary_of(specs[Arm.BASELINE].model_dir),
                 detokenize=lambda tokens: self._over_http(self._awake or Arm.BASELINE)[1].detokenize(tokens),
             )
         except BaseException:
@@ -134,10 +133,7 @@ class EngineHost:
             foreign_cpu_share=share, foreign_cpu_s=foreign_s, num_cores=os.cpu_count()
         ).model_copy(update=sampler.state())
         tail = self._tails[arm]
-        has_ledger = self._servers[arm].spec.is_traced
-        steps = (
-            tail.account(turn.answered, batch=task.cell.batch, targets=self._targets) if has_ledger else None
-        )
+        steps = tail.account(turn.answered, batch=task.cell.batch, targets=self._targets)
         frame = VisitFrame(cell=task.cell, arm=arm, position=position, wall_s=wall_s, machine=machine)
         visit = turn.visit(frame, steps).model_copy(update=seen)
         if is_first and isinstance(turn, BenchTurn):
@@ -147,10 +143,8 @@ class EngineHost:
     def _warm_up(self, task: BlockTask, arm: Arm) -> dict[str, Record]:
         """The cell's first turn of the arm, which is not timed, and what was to be seen in it."""
         server = self._servers[arm]
-        asked: dict[str, type[Record]] = {}
-        if server.spec.is_traced:
-            asked |= {"experts": ExpertCounts} if server.spec.routers else {}
-            asked |= {"kernels": StepKernels} if self._times_kernels else {}
+        asked: dict[str, type[Record]] = {"experts": ExpertCounts} if server.spec.routers else {}
+        asked |= {"kernels": StepKernels} if self._times_kernels else {}
         for name in asked:
             server.rpc(_RPC[name], "start")
         self._turn(task, arm, "warm", rounds=1)
@@ -275,7 +269,7 @@ def _rounds(cell: Cell) -> int:
     return MIXED_ROUNDS if cell.workload is Workload.MIXED else 1
 
 
-def _vocabulary(model_dir: Path) -> int | None:
+def vocabulary_of(model_dir: Path) -> int | None:
     """How many token ids the model's configuration names; None where it names none."""
     try:
         config = json.loads((model_dir / "config.json").read_text("utf-8"))
@@ -285,7 +279,7 @@ def _vocabulary(model_dir: Path) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def _require_sound(arm: Arm, spec: ArmSpec) -> None:
+def require_sound(arm: Arm, spec: ArmSpec) -> None:
     """Raises when the arm's tracer did not show that it is alive: its ledger would count for nothing."""
     problems = [p for p in read_ledger(spec.ledger_dir, spec.nonce).problems if "no row" not in p]
     if problems:

@@ -121,9 +121,9 @@ def cpu_quick(_scope: ScopeSection | None) -> tuple[Cell, ...]:
 
 
 def tracer_overhead(scope: ScopeSection | None) -> tuple[Cell, ...]:
-    """What the client alone times, so that an arm without a ledger can be timed: one request, and the full batch."""
+    """The tracer on against off in decode steps: one request, and the full batch."""
     batches = tuple(sorted({1, scope.max_batch if scope is not None else 8}))
-    return Axes(workloads=(Workload.MIXED,), batches=batches, shapes=((32, 64),)).cells()
+    return Axes(workloads=(Workload.OVERHEAD,), batches=batches, shapes=((32, 32),)).cells()
 
 
 def cpu_agents(_scope: ScopeSection | None) -> tuple[Cell, ...]:

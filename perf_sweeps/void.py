@@ -161,7 +161,8 @@ def visit_time_ms(cell: Cell, visit: Visit) -> float | None:
     """The time that the cell is about, less is better; None where the visit holds none.
 
     Decode: a full step without prompt tokens. Speculative: that, over the tokens which it emitted. Prefill: mean time
-    to first token. Mixed: time of the whole visit a token. Agent: median over turns of the time between tokens.
+    to first token. Mixed, overhead: time of the whole visit a token. Agent: median over turns of the time between
+    tokens.
     """
     if cell.workload is Workload.DECODE:
         return visit.decode_step_ms
@@ -171,7 +172,7 @@ def visit_time_ms(cell: Cell, visit: Visit) -> float | None:
         return visit.decode_step_ms / visit.acceptance_length
     if cell.workload is Workload.PREFILL:
         return sum(visit.ttfts_ms) / len(visit.ttfts_ms) if visit.ttfts_ms else None
-    if cell.workload is Workload.MIXED:
+    if cell.workload in (Workload.MIXED, Workload.OVERHEAD):
         return 1000 * visit.duration_s / sum(visit.output_lens) if visit.output_lens else None
     times = sorted(visit.turn_token_ms)
     return times[len(times) // 2] if times else None

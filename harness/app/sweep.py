@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.app.recorder import Progress
-from harness.app.sweep_arms import CpuArms, GpuArms, ShippedArms, write_subject
+from harness.app.sweep_arms import CpuArms, GpuArms, OverheadArms, ShippedArms, write_subject
 from harness.app.sweep_question import AskedSweep, read_sweep
 from harness.app.sweep_result import show_result
 from harness.app.validate import scrubber_for
@@ -140,17 +140,19 @@ def _arms(asked: AskedSweep, options: SweepOptions, progress: Progress) -> Itera
         folder = Path(name)
         manifest, subject = question.manifest, (question.repository, question.change)
         write_subject(*subject, manifest, folder, progress, asked.plan.tier)
-        arms: CpuArms | GpuArms
-        if asked.plan.tier is Tier.GPU:
+        arms: CpuArms | GpuArms | OverheadArms
+        if asked.is_overhead and asked.plan.tier is Tier.CPU:
+            arms = OverheadArms.on_a_cpu(manifest, folder, asked.passages, asked.plan.seed)
+        elif asked.plan.tier is Tier.GPU:
             arms = GpuArms(
                 manifest=manifest,
                 folder=folder,
                 passages=asked.passages,
                 seed=asked.plan.seed,
-                is_overhead=asked.is_overhead,
                 routers=options.routers,
                 times_kernels=options.times_kernels,
             )
+            arms = OverheadArms(arms=arms) if asked.is_overhead else arms
         else:
             arms = CpuArms(
                 manifest=manifest,
@@ -159,7 +161,6 @@ def _arms(asked: AskedSweep, options: SweepOptions, progress: Progress) -> Itera
                 seed=asked.plan.seed,
                 load=asked.plan.load,
                 trace=asked.trace,
-                is_overhead=asked.is_overhead,
                 routers=options.routers,
             )
         yield arms if options.address in (None, HERE, LOCAL) else ShippedArms.of(arms)

@@ -20,7 +20,7 @@ from harness.app.cpu_tier import CHECKPOINT, CpuRun, build_checkpoint
 from harness.app.gpu_tier import SLICE, served_args, weights_source, write_slice
 from harness.app.probes import ENGINE_ENV
 from harness.app.recorder import Progress, Recorder
-from harness.engine.arm_spec import BOOTSTRAP, CPU_ENV, UNTRACED, ArmSpec
+from harness.engine.arm_spec import CPU_ENV, ArmSpec
 from harness.engine.block_server import BlockServer
 from harness.engine.server import ArmServer
 from harness.facts.environment import collect_environment
@@ -35,6 +35,8 @@ from perf_sweeps.agent_trace import Conversation
 from perf_sweeps.block import LoadGenerator
 from perf_sweeps.cell import Engine
 from perf_sweeps.engine_host import EngineHost
+from perf_sweeps.measure import ArmHost
+from perf_sweeps.overhead_host import OverheadHost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,32 +49,24 @@ class _Arms:
     """Holds `head` and the model; each host gets a folder of its own in it."""
     passages: tuple[str, ...]
     seed: int
-    is_overhead: bool = False
-    """All arms serve the candidate's code, and only the arm in its place is traced."""
     routers: tuple[str, ...] = ()
     """Functions of the served model by whose results experts are counted."""
 
-    def _make_workdir(self) -> Path:
+    def make_workdir(self) -> Path:
         return Path(tempfile.mkdtemp(prefix="host-", dir=self.folder))
 
-    def _switched(self, arm: Arm) -> Arm:
-        """The arm whose switch is set."""
-        return Arm.CANDIDATE if self.is_overhead else arm
-
-    def _spec(self, arm: Arm, workdir: Path, *, env: Mapping[str, str], **more: Any) -> ArmSpec:
-        """How an arm is started, with its ledger below `workdir`; without a tracer it keeps none."""
-        manifest, head = self.manifest, self.folder / "head"
-        is_traced = arm is Arm.CANDIDATE or not self.is_overhead
+    def _spec(self, arm: Arm, workdir: Path, **more: Any) -> ArmSpec:
+        """How an arm is started, with its ledger below `workdir`."""
+        manifest = self.manifest
         return ArmSpec(
             arm=arm,
-            import_path=head,
+            import_path=self.folder / "head",
             import_roots=manifest.paths.import_roots,
             dispatch=manifest.dispatch,
             routers=self.routers,
             ledger_dir=workdir / arm.value,
             nonce=secrets.token_hex(8),
-            additional_config=additional_config(manifest, self._switched(arm)),
-            env=dict(env) | ({} if is_traced else UNTRACED | {"PYTHONPATH": f"{BOOTSTRAP}:{head}"}),
+            additional_config=additional_config(manifest, arm),
             **more,
         )
 
@@ -88,7 +82,7 @@ class CpuArms(_Arms):
     def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> EngineHost:
         """Starts the arms; raises `EngineError`, also for an engine that this host cannot start."""
         _require_served(engine)
-        environment, workdir = collect_environment(Tier.CPU), self._make_workdir()
+        environment, workdir = collect_environment(Tier.CPU), self.make_workdir()
         return EngineHost(
             {arm: ArmServer(self.spec(engine, arm, workdir)) for arm in arms},
             passages=self.passages,
@@ -131,7 +125,7 @@ class GpuArms(_Arms):
         if engine != Engine():
             message = f"The gpu tier serves one rank without drafts, not {engine.name}."
             raise EngineError("no-such-engine", message)
-        workdir = self._make_workdir()
+        workdir = self.make_workdir()
         return EngineHost(
             {arm: self.server(arm, workdir) for arm in arms},
             passages=self.passages,
@@ -155,27 +149,63 @@ class GpuArms(_Arms):
             # Kernels that one arm compiled are not run for another.
             cache_dir=workdir / "cache" / arm.value,
         )
-        args = [a.replace("{model}", str(spec.model_dir)) for a in served_args(manifest, self._switched(arm))]
+        args = [a.replace("{model}", str(spec.model_dir)) for a in served_args(manifest, arm)]
         return BlockServer(spec, args, weights=weights_source(manifest, self.folder))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverheadArms:
+    """Opens hosts that time the tracer within one engine of the candidate."""
+
+    arms: GpuArms
+
+    @classmethod
+    def on_a_cpu(cls, manifest: Manifest, folder: Path, passages: tuple[str, ...], seed: int) -> OverheadArms:
+        """Of an engine that serves the miniature model without a GPU, in one process as on one."""
+        models = manifest.models.model_copy(update={"slice": None})
+        nano = manifest.model_copy(update={"models": models})
+        return cls(arms=GpuArms(manifest=nano, folder=folder, passages=passages, seed=seed, env=CPU_ENV))
+
+    @property
+    def folder(self) -> Path:
+        """Holds the commit's files and the model."""
+        return self.arms.folder
+
+    def server(self, workdir: Path) -> BlockServer:
+        """The one engine's process, not started."""
+        return self.arms.server(Arm.CANDIDATE, workdir)
+
+    def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> OverheadHost:  # noqa: ARG002 - all are one engine
+        """Starts the engine; raises `EngineError`."""
+        found = self.arms
+        has_gpu = found.env != CPU_ENV
+        return OverheadHost(
+            self.server(found.make_workdir()),
+            passages=found.passages,
+            seed=found.seed,
+            hardware=collect_environment(Tier.GPU if has_gpu else Tier.CPU).machine,
+            host="gpu" if has_gpu else "cpu",
+            observe=find_gpu_reader()[0] if has_gpu else lambda: None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShippedArms:
     """Arms that bring their folder's files to a machine of a cluster which does not have them."""
 
-    arms: CpuArms | GpuArms
+    arms: CpuArms | GpuArms | OverheadArms
     files: bytes
     """A tar archive."""
 
     @classmethod
-    def of(cls, arms: CpuArms | GpuArms) -> ShippedArms:
+    def of(cls, arms: CpuArms | GpuArms | OverheadArms) -> ShippedArms:
         """The arms with the files that their folder holds now."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as archive:
             archive.add(arms.folder, arcname=".")
         return cls(arms=arms, files=packed.getvalue())
 
-    def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> EngineHost:
+    def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> ArmHost:
         """See `CpuArms`. What was unpacked goes with the process that unpacked it."""
         folder = self.arms.folder
         if not folder.is_dir():

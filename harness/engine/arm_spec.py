@@ -30,8 +30,6 @@ CPU_ENV = {
     "NUMBA_NUM_THREADS": "1",
 }
 """Of every engine of the cpu tier, served or scripted."""
-UNTRACED = {SETTINGS_ENV: ""}
-"""Of an arm without a tracer; the bootstrap lets it find the harness all the same, whose driver may run it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +62,6 @@ class ArmSpec:
     starts_warm: bool = False
     """Whether it is forked from a process that has imported vLLM, and nothing of a subject, before."""
     env: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_traced(self) -> bool:
-        """Whether its worker keeps a ledger; `env` may say otherwise."""
-        return bool(self.env.get(SETTINGS_ENV, "on"))
 
     @property
     def served_model_name(self) -> str:

@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from harness.engine.answer import parse_top_logprobs
@@ -23,6 +24,16 @@ GREETING_S = 5.0
 """For a process that has connected to say who it is."""
 FAULTS = (KeyError, TypeError, ValueError, AttributeError)
 """What reading an answer raises that the driver does not write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracedTurn:
+    """One turn of a batch whose tracer is set aside by turns, by the engine's own process."""
+
+    seconds: float
+    num_tokens: int
+    num_rows: int
+    """Of the ledger, which none comes to while the tracer is set aside."""
 
 
 class BlockServer(DrivenProcess, Completer):
@@ -83,7 +94,6 @@ class BlockServer(DrivenProcess, Completer):
                 "port": listener.getsockname()[1],
                 "weights": source,
                 "nonce": self.spec.nonce,
-                "is_traced": self.spec.is_traced,
                 "gives_tokens": self._asks_to_give,
             }
             plan.write_text(json.dumps(asked))
@@ -184,6 +194,31 @@ class BlockServer(DrivenProcess, Completer):
         self._say(do="serve", concurrency=concurrency, requests=asked)
         try:
             return self._read_answers(ids, requests, started, concurrency)
+        except FAULTS as error:
+            message = f"The engine's process wrote what no driver writes: {type(error).__name__}."
+            raise self.error("blocks-unreadable", message) from error
+
+    def alternate(
+        self, requests: Sequence[CompletionRequest], turns: Sequence[bool], *, num_steps: int, suite: str
+    ) -> tuple[TracedTurn, ...]:
+        """Decodes one batch, `num_steps` steps a turn: with the tracer where `turns` says so, else with it set aside.
+
+        Every request must ask for more tokens than all turns make of it.
+
+        Raises:
+            EngineError: the engine died, or what it says is not what the driver writes.
+        """
+        asked = [
+            {
+                "id": make_request_id(suite, self.spec, next(self._serial)),
+                "prompt": request.prompt_token_ids,
+                "max_tokens": request.max_tokens,
+            }
+            for request in requests
+        ]
+        self._say(do="alternate", requests=asked, turns=list(turns), num_steps=num_steps)
+        try:
+            return tuple(TracedTurn(**turn) for turn in self._hear()["turns"])
         except FAULTS as error:
             message = f"The engine's process wrote what no driver writes: {type(error).__name__}."
             raise self.error("blocks-unreadable", message) from error

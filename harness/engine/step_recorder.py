@@ -41,6 +41,8 @@ class StepRecorder:
         self.decisions: list[dict[str, Any]] = []
         self.follows_graphs = False
         """Whether captures and replays of graphs are told, and a planted call showed that they are."""
+        self.is_aside = False
+        """Nothing is recorded: what the tracer stands around runs as if it were not there."""
         self._is_warming_up = False
         self._was_replayed = False
         self._before_capture: tuple[dict[str, int], int] = ({}, 0)
@@ -58,6 +60,8 @@ class StepRecorder:
 
         @functools.wraps(function)
         def counted(*args: Any, **kwargs: Any) -> Any:
+            if self.is_aside:
+                return function(*args, **kwargs)
             ran[target] = ran.get(target, 0) + 1
             return perturber.result_of(target, function(*args, **kwargs))
 
@@ -70,7 +74,8 @@ class StepRecorder:
             @functools.wraps(function)
             def decided(*args: Any, **kwargs: Any) -> Any:
                 result = function(*args, **kwargs)
-                self.guard(f"the decision of {point.target}", self._record_decision, result, point)
+                if not self.is_aside:
+                    self.guard(f"the decision of {point.target}", self._record_decision, result, point)
                 return result
 
             return decided
@@ -88,7 +93,7 @@ class StepRecorder:
 
         @functools.wraps(function)
         def execute_model(runner: Any, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._is_warming_up or kwargs.get("dummy_run"):
+            if self.is_aside or self._is_warming_up or kwargs.get("dummy_run"):
                 return function(runner, scheduler_output, *args, **kwargs)
             self.guard("the start of a step", self._begin, scheduler_output)
             result = self._timed(function, runner, scheduler_output, *args, **kwargs)
@@ -103,7 +108,7 @@ class StepRecorder:
 
         @functools.wraps(function)
         def sample_tokens(runner: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._is_warming_up:
+            if self.is_aside or self._is_warming_up:
                 return function(runner, *args, **kwargs)
             result = self._timed(function, runner, *args, **kwargs)
             self.guard("the end of a step", self._end, result)
@@ -158,6 +163,8 @@ class StepRecorder:
         Raises:
             KeyError: its capture was not told.
         """
+        if self.is_aside:
+            return
         calls, decisions = self._captured[key]
         for target, count in calls.items():
             self.ran[target] = self.ran.get(target, 0) + count

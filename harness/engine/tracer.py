@@ -106,7 +106,8 @@ class Tracer:
         @functools.wraps(function)
         def run(runner: Any, *args: Any, **kwargs: Any) -> Any:
             result = function(runner, *args, **kwargs)
-            self.steps.guard(action.__name__, action, runner)
+            if not self.steps.is_aside:
+                self.steps.guard(action.__name__, action, runner)
             return result
 
         return run

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from harness.app import sweep_arms
-from harness.app.gpu_tier import served_args
-from harness.app.sweep_arms import CpuArms, GpuArms, ShippedArms, draft_arguments
+from harness.app.cpu_tier import CHECKPOINT
+from harness.app.gpu_tier import SLICE, served_args
+from harness.app.sweep_arms import CpuArms, GpuArms, OverheadArms, ShippedArms, draft_arguments
 from harness.config import load_manifest
 from harness.engine.arm_spec import CPU_ENV, ArmSpec
 from harness.engine.block_server import BlockServer
@@ -31,62 +31,22 @@ ROOT = Path(__file__).parents[3]
 MANIFEST = load_manifest((ROOT / "fasttrack.toml").read_text("utf-8"), "fasttrack.toml")
 
 
-def specs(tmp_path: Path, *, is_overhead: bool) -> dict[Arm, ArmSpec]:
-    arms = CpuArms(manifest=MANIFEST, folder=tmp_path, passages=(), seed=0, is_overhead=is_overhead)
+def specs(tmp_path: Path) -> dict[Arm, ArmSpec]:
+    arms = CpuArms(manifest=MANIFEST, folder=tmp_path, passages=(), seed=0)
     return {arm: arms.spec(Engine(), arm, tmp_path) for arm in Arm}
 
 
-def test_the_arms_of_a_sweep_differ_in_the_switch_and_all_are_traced(tmp_path: Path) -> None:
-    found = specs(tmp_path, is_overhead=False)
-    asked = {arm: spec.additional_config.get("decode_backend") for arm, spec in found.items()}
+def test_the_arms_of_a_sweep_differ_in_the_switch(tmp_path: Path) -> None:
+    asked = {arm: spec.additional_config.get("decode_backend") for arm, spec in specs(tmp_path).items()}
     assert asked == {
         Arm.BASELINE: None,
         Arm.CANDIDATE: "latency_specialized",
         Arm.BASELINE_AGAIN: "auto",
     }
-    assert all(spec.is_traced for spec in found.values())
-
-
-def test_the_overhead_is_that_of_the_tracer_alone(tmp_path: Path) -> None:
-    found = specs(tmp_path, is_overhead=True)
-    assert [arm for arm, spec in found.items() if spec.is_traced] == [Arm.CANDIDATE]
-    assert len({tuple(spec.additional_config.items()) for spec in found.values()}) == 1
-
-
-def run_as(spec: ArmSpec, folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    """A Python of the arm's environment, on a machine on which the harness is not installed."""
-    return subprocess.run(
-        [sys.executable, "-S", "-P", "-c", f"import sitecustomize\n{code}"],
-        env=spec.environment(folder),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.mark.parametrize("is_on_a_gpu", [False, True])
-def test_an_untraced_arm_imports_the_commit_that_is_judged_and_of_the_judge_the_harness_alone(
-    tmp_path: Path, is_on_a_gpu: bool
-) -> None:
-    spec = specs(tmp_path, is_overhead=True)[Arm.BASELINE]
-    if is_on_a_gpu:
-        spec = gpu_arms(tmp_path, is_overhead=True).server(Arm.BASELINE, tmp_path).spec
-    package = spec.import_path / "specialized_path"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    code = """
-import specialized_path, importlib.util, sys
-from harness.engine import marker
-print(specialized_path.__file__)
-print("harness.engine.tracer" in sys.modules, importlib.util.find_spec("perf_sweeps"))
-"""
-    done = run_as(spec, tmp_path, code)
-    assert done.stdout.splitlines() == [str(package / "__init__.py"), "False None"], done.stderr
 
 
 def test_a_driver_whose_modules_are_not_there_is_an_error_that_names_them(tmp_path: Path) -> None:
-    server = gpu_arms(tmp_path, is_overhead=True).server(Arm.BASELINE, tmp_path)
+    server = gpu_arms(tmp_path).server(Arm.BASELINE, tmp_path)
     lost = BlockServer(
         replace(server.spec, env={**server.spec.env, "PYTHONPATH": "/nowhere"}),
         (),
@@ -118,9 +78,8 @@ def test_drafts_are_asked_for_only_by_cells_with_drafts() -> None:
     assert '"num_speculative_tokens": 3' in draft_arguments(3)[-1]
 
 
-@pytest.mark.parametrize("is_overhead", [False, True])
-def test_every_arm_runs_as_the_rest_of_the_cpu_tier_does(tmp_path: Path, is_overhead: bool) -> None:
-    for spec in specs(tmp_path, is_overhead=is_overhead).values():
+def test_every_arm_runs_as_the_rest_of_the_cpu_tier_does(tmp_path: Path) -> None:
+    for spec in specs(tmp_path).values():
         assert spec.environment(tmp_path).items() >= CPU_ENV.items()
 
 
@@ -132,13 +91,12 @@ CELLS = Axes(workloads=(Workload.DECODE,), batches=(2,), shapes=((8, 10),)).cell
 PLAN = SweepPlan(subject="made", tier=Tier.GPU, cells=CELLS, num_blocks=2)
 
 
-def gpu_arms(folder: Path, *, is_overhead: bool = False) -> GpuArms:
+def gpu_arms(folder: Path) -> GpuArms:
     return GpuArms(
         manifest=GPU_MANIFEST,
         folder=folder,
         passages=("some text that is long enough",),
         seed=0,
-        is_overhead=is_overhead,
     )
 
 
@@ -151,18 +109,19 @@ def test_arms_on_a_gpu_serve_the_slice_as_the_gpu_tier_does(tmp_path: Path) -> N
     for arm in Arm:
         server = arms.server(arm, tmp_path)
         assert plan_of(server) == list(served_args(GPU_MANIFEST, arm))
-        assert server.spec.dispatch == GPU_MANIFEST.dispatch and server.spec.is_traced
+        assert server.spec.dispatch == GPU_MANIFEST.dispatch
         assert server.spec.additional_config.get("decode_backend") == (
             {"candidate": "latency_specialized", "baseline_again": "auto"}.get(arm)
         )
 
 
-def test_on_a_gpu_too_the_overhead_is_that_of_the_tracer_alone(tmp_path: Path) -> None:
-    servers = {arm: gpu_arms(tmp_path, is_overhead=True).server(arm, tmp_path) for arm in Arm}
-    assert [arm for arm, server in servers.items() if server.spec.is_traced] == [Arm.CANDIDATE]
-    assert len({tuple(plan_of(server)) for server in servers.values()}) == 1
-    assert "latency_specialized" in servers[Arm.BASELINE].command[-1]
-    assert len({server.spec.cache_dir for server in servers.values()}) == 3
+def test_the_overhead_is_that_of_the_candidates_engine_on_either_tier(tmp_path: Path) -> None:
+    on_a_gpu = OverheadArms(arms=gpu_arms(tmp_path)).server(tmp_path)
+    on_a_cpu = OverheadArms.on_a_cpu(MANIFEST, tmp_path, (), 0).server(tmp_path)
+    for server in (on_a_gpu, on_a_cpu):
+        assert server.spec.additional_config["decode_backend"] == "latency_specialized"
+    assert on_a_cpu.spec.environment(tmp_path).items() >= CPU_ENV.items()
+    assert (on_a_gpu.spec.model_dir.name, on_a_cpu.spec.model_dir.name) == (SLICE, CHECKPOINT)
 
 
 def test_a_gpu_serves_one_rank_without_drafts(tmp_path: Path) -> None:
@@ -211,13 +170,11 @@ def test_an_arm_on_a_gpu_that_breaks_is_a_failure_of_the_engine(
     assert isinstance(failure, Failure) and failure.cause == "engine" and "candidate" in failure.message
 
 
-@pytest.mark.parametrize("is_overhead", [False, True])
-def test_routing_functions_are_told_to_the_tracers_of_the_arms(tmp_path: Path, *, is_overhead: bool) -> None:
+def test_routing_functions_are_told_to_the_tracers_of_the_arms(tmp_path: Path) -> None:
     about = {
         "folder": tmp_path,
         "passages": (),
         "seed": 0,
-        "is_overhead": is_overhead,
         "routers": ("m:route",),
     }
     for spec in (

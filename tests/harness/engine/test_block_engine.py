@@ -127,3 +127,23 @@ def test_a_worker_is_asked_as_over_http_and_what_is_not_there_is_not_seen(server
         server.rpc(method, "start")
         block_of(server, 2)
         assert server.rpc(method, "stop") == (nothing,)
+
+
+def test_the_tracer_writes_its_own_turns_and_none_of_the_others_and_goes_on_afterwards(
+    server: BlockServer,
+) -> None:
+    requests = [
+        CompletionRequest(
+            item=f"r{number}",
+            prompt_token_ids=server.tokenize(f"request {number}"),
+            max_tokens=20,
+            ignore_eos=True,
+        )
+        for number in range(3)
+    ]
+    turns = server.alternate(requests, [True, False, False, True], num_steps=4, suite="overhead")
+    assert [(turn.num_rows, turn.num_tokens) for turn in turns] == [(4, 12), (0, 12), (0, 12), (4, 12)]
+    items = block_of(server, batch=2)
+    ledger = read_ledger(server.spec.ledger_dir, server.spec.nonce)
+    assert not [p for p in ledger.problems if "error" in p], ledger.problems
+    assert all(len(item.token_ids) == 6 for item in items)

@@ -20,6 +20,8 @@ class MadeEngine:
 
     def __init__(self) -> None:
         self.left: dict[str, int] = {}
+        self.steps = SimpleNamespace(is_aside=False, num_steps=0)
+        """A tracer's, which writes a row a step unless it is set aside."""
         self.batches: list[int] = []
         self.tells: set[str] = set()
         """Requests that asked for logprobs."""
@@ -38,6 +40,7 @@ class MadeEngine:
     def step(self) -> list[Any]:
         assert self.left, "nothing is to be computed"
         self.batches.append(len(self.left))
+        self.steps.num_steps += not self.steps.is_aside
         names = list(self.left)
         self.left = {name: count - 1 for name, count in self.left.items() if count > 1}
         top = [{7: SimpleNamespace(logprob=-0.5), 9: SimpleNamespace(logprob=-inf)}]
@@ -62,7 +65,8 @@ class MadeDriver(BlockEngine):
 def answers_to(*commands: Mapping[str, Any], engine: MadeEngine | None = None) -> list[dict[str, Any]]:
     said = io.StringIO()
     asked = io.StringIO("".join(json.dumps(command) + "\n" for command in commands))
-    MadeDriver(engine or MadeEngine(), said).obey(asked)
+    engine = engine or MadeEngine()
+    MadeDriver(engine, said, engine.steps).obey(asked)
     return [json.loads(line) for line in said.getvalue().splitlines()]
 
 
@@ -157,7 +161,7 @@ def asked_of_vllm(
     found: dict[str, Any] = {}
     engine.add_request = lambda name, _, params: found.update({name: vars(params)})  # type: ignore[attr-defined]
     said = io.StringIO()
-    BlockEngine(engine, said).obey(io.StringIO(json.dumps(serve(request("a") | more)) + "\n"))
+    BlockEngine(engine, said, engine.steps).obey(io.StringIO(json.dumps(serve(request("a") | more)) + "\n"))
     return found.get("a", {}), json.loads(said.getvalue().splitlines()[-1])["refused"]
 
 
@@ -188,3 +192,13 @@ def test_an_engine_says_whether_it_can_be_given_tokens(
 ) -> None:
     config = SimpleNamespace(speculative_config=drafts)
     assert can_replay(SimpleNamespace(model_config=SimpleNamespace(**fields), vllm_config=config)) is can
+
+
+def test_the_tracer_is_set_aside_by_turns_of_one_batch_and_back_at_the_end() -> None:
+    engine = MadeEngine()
+    requests = [request("a", max_tokens=9), request("b", max_tokens=9)]
+    command = {"do": "alternate", "requests": requests, "turns": [True, False, False, True], "num_steps": 2}
+    (told,) = answers_to(command, engine=engine)
+    assert [(t["num_rows"], t["num_tokens"]) for t in told["turns"]] == [(2, 4), (0, 4), (0, 4), (2, 4)]
+    assert all(t["seconds"] > 0 for t in told["turns"])
+    assert engine.batches == [2] * 9 and not engine.steps.is_aside
