@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 
 class LedgerFile:
-    """Appends records to `<ledger_dir>/<pid>.jsonl`, each in one write, so that a kill loses none of them."""
+    """Appends records to `<ledger_dir>/<pid>.jsonl`, each in one write, so that a kill loses none of them but
+    those that are held back."""
 
     def __init__(self, ledger_dir: Path, nonce: str) -> None:
         self._ledger_dir = ledger_dir
         self._nonce = nonce
         self._fd: int | None = None
         self._pid: int | None = None
+        self._held: list[dict[str, Any]] | None = None
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Appends one record; a process that was forked off opens a file of its own."""
+        """Appends one record, which must not change afterwards; a process that was forked off opens its own file."""
+        if self._held is not None:
+            self._held.append({"kind": kind, **fields})
+            return
         if self._fd is None or self._pid != os.getpid():
             self._open()
         self._write_line({"kind": kind, **fields})
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Keeps records in memory and writes them at the end, in their order: a step's row takes time to write."""
+        held: list[dict[str, Any]] = []
+        self._held = held
+        try:
+            yield
+        finally:
+            self._held = None
+            for record in held:
+                self.write(**record)
 
     def _open(self) -> None:
         self._pid = os.getpid()

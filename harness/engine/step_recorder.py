@@ -193,7 +193,7 @@ class StepRecorder:
             "started_ns": self._started_ns,
             "duration_ns": self._duration_ns,
             "num_reqs": len(steady.ids if steady is not None else scheduled),
-            "decisions": self.decisions,
+            "decisions": list(self.decisions),
             "ran": dict(self.ran),
             "num_draft_tokens": self._num_draft_tokens,
             "graph_replayed": self._was_replayed,

@@ -1,9 +1,9 @@
 """The program of a timed arm: `python -m harness.engine.probe.block_driver PLAN`.
 
-Runs one engine in the environment of an arm, with its tracer where it is traced, and serves what the harness asks over
-a connection: a block of requests at a time, as many of them in flight as it is told. Every step's tokens are sent as
-soon as the engine has them, so that it is the harness that tells the time of their arrival. Between two blocks it waits
-and computes nothing.
+Runs one engine in the environment of an arm, with its tracer, and serves what the harness asks over a connection: a
+block of requests at a time, as many of them in flight as it is told. Every step's tokens are sent as soon as the
+engine has them, so that it is the harness that tells the time of their arrival. The ledger's rows of a block are written
+at its end. Between two blocks it waits and computes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any, TextIO
 
 from harness.engine.probe.drawn_weights import describe_weights, offer_weights
 from harness.engine.probe.engine_start import inspect_models_here, start_engine, start_replaying
-from harness.engine.step_recorder import StepRecorder
 from harness.engine.tracer import Tracer, active
 from harness.engine.worker_extension import FasttrackWorkerExtension
 
@@ -29,9 +28,9 @@ from harness.engine.worker_extension import FasttrackWorkerExtension
 class BlockEngine:
     """One running engine, and the commands that it obeys."""
 
-    def __init__(self, engine: Any, answers: TextIO, steps: StepRecorder) -> None:
+    def __init__(self, engine: Any, answers: TextIO, tracer: Tracer) -> None:
         self._engine = engine
-        self._steps = steps
+        self._tracer = tracer
         self._answers = answers
 
     @property
@@ -52,9 +51,13 @@ class BlockEngine:
             elif command["do"] == "forget":
                 self._say(forgot=self._forget())
             elif command["do"] == "alternate":
-                self._alternate(command["requests"], command["turns"], command["num_steps"])
+                with self._tracer.file.held_back():
+                    turns = self._alternate(command["requests"], command["turns"], command["num_steps"])
+                self._say(turns=turns)
             else:
-                self._serve(command["requests"], command["concurrency"])
+                with self._tracer.file.held_back():
+                    counts, refused = self._serve(command["requests"], command["concurrency"])
+                self._say(counts=counts, refused=refused)
 
     def _say(self, **fields: Any) -> None:
         self._answers.write(json.dumps(fields, separators=(",", ":")) + "\n")
@@ -71,7 +74,10 @@ class BlockEngine:
         keeps = self._engine.vllm_config.cache_config.enable_prefix_caching
         return not keeps or bool(self._engine.reset_prefix_cache())
 
-    def _serve(self, requests: Sequence[Mapping[str, Any]], concurrency: int) -> None:
+    def _serve(
+        self, requests: Sequence[Mapping[str, Any]], concurrency: int
+    ) -> tuple[dict[str, int], dict[str, str]]:
+        """Tokens by request, and why some were refused; what is told before that is each step's tokens."""
         refused: dict[str, str] = {}
         counts: dict[str, int] = {}
         engine, waiting = self._engine, deque(requests)
@@ -95,16 +101,16 @@ class BlockEngine:
                 counts[name] += len(new)
             tops = {name: likely for name, new in outputs if (likely := list(read_logprobs(new)))}
             self._say(tokens=tokens, **({"logprobs": tops} if tops else {}))
-        self._say(counts=counts, refused=refused)
+        return counts, refused
 
     def _alternate(
         self, requests: Sequence[Mapping[str, Any]], turns: Sequence[bool], num_steps: int
-    ) -> None:
+    ) -> list[dict[str, Any]]:
         """Decodes one batch, `num_steps` steps a turn: with the tracer where `turns` says so, else with it set aside.
 
         What is told of a turn: its seconds, the tokens that came, and the rows that the tracer wrote.
         """
-        engine, steps, told = self._engine, self._steps, []
+        engine, steps, told = self._engine, self._tracer.steps, []
         for request in requests:
             self._add(request)
         unanswered = {request["id"] for request in requests}
@@ -122,7 +128,7 @@ class BlockEngine:
         steps.is_aside = False
         while engine.has_unfinished_requests():
             engine.step()
-        self._say(turns=told)
+        return told
 
     def _add(self, request: Mapping[str, Any]) -> None:
         from vllm import SamplingParams
@@ -203,7 +209,7 @@ def main() -> None:
                 }
                 answers.write(json.dumps(ready) + "\n")
                 answers.flush()
-                BlockEngine(engine, answers, tracer.steps).obey(asked)
+                BlockEngine(engine, answers, tracer).obey(asked)
         engine.engine_core.shutdown()
 
 

@@ -27,8 +27,8 @@ _GATE_UP = (
     GateUpTactic(k_warps=16, depth=3, max_tokens=MAX_TOKENS),
 )
 _DOWN = (
-    DownTactic(warps=8, depth=3, max_tokens=2, to_l2=True),
-    DownTactic(warps=16, depth=3, max_tokens=MAX_TOKENS, to_l2=True),
+    DownTactic(warps=16, depth=3, max_tokens=2, to_l2=True),
+    DownTactic(warps=16, depth=3, max_tokens=MAX_TOKENS, to_l2=False),
 )
 
 

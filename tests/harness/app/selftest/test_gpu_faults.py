@@ -274,6 +274,14 @@ def test_without_a_gpu_none_is_run_and_none_is_counted(
     assert table.count("there is no GPU") == len(CASES)
 
 
+@dataclass(frozen=True)
+class MadeRun:
+    """What a case's collectors make use of, in the place of a `CpuRun`."""
+
+    recorder: Any
+    build_model: Any = None
+
+
 @dataclass
 class Judged:
     """What a case's judgement was asked for, with a program in the place of `validate`."""
@@ -290,7 +298,7 @@ class Judged:
         collect_gpu: Callable[[CpuRun], None],
     ) -> CommandResult:
         recorder = SimpleNamespace(gap=lambda _, what, *__, **___: self.gaps.append(what))
-        collect_cpu(SimpleNamespace(recorder=recorder))  # type: ignore[arg-type]
+        collect_cpu(MadeRun(recorder))  # type: ignore[arg-type]
         collect_gpu(SimpleNamespace())  # type: ignore[arg-type]
         self.options = options
         return CommandResult(text="", exit_code=ExitCode.UNDECIDED)

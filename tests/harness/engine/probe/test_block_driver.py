@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import nullcontext
 from math import inf
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,7 @@ class MadeEngine:
         self.left: dict[str, int] = {}
         self.steps = SimpleNamespace(is_aside=False, num_steps=0)
         """A tracer's, which writes a row a step unless it is set aside."""
+        self.tracer = SimpleNamespace(steps=self.steps, file=SimpleNamespace(held_back=nullcontext))
         self.batches: list[int] = []
         self.tells: set[str] = set()
         """Requests that asked for logprobs."""
@@ -66,7 +68,7 @@ def answers_to(*commands: Mapping[str, Any], engine: MadeEngine | None = None) -
     said = io.StringIO()
     asked = io.StringIO("".join(json.dumps(command) + "\n" for command in commands))
     engine = engine or MadeEngine()
-    MadeDriver(engine, said, engine.steps).obey(asked)
+    MadeDriver(engine, said, engine.tracer).obey(asked)
     return [json.loads(line) for line in said.getvalue().splitlines()]
 
 
@@ -161,7 +163,7 @@ def asked_of_vllm(
     found: dict[str, Any] = {}
     engine.add_request = lambda name, _, params: found.update({name: vars(params)})  # type: ignore[attr-defined]
     said = io.StringIO()
-    BlockEngine(engine, said, engine.steps).obey(io.StringIO(json.dumps(serve(request("a") | more)) + "\n"))
+    BlockEngine(engine, said, engine.tracer).obey(io.StringIO(json.dumps(serve(request("a") | more)) + "\n"))
     return found.get("a", {}), json.loads(said.getvalue().splitlines()[-1])["refused"]
 
 
