@@ -2,8 +2,8 @@
 
 Runs one engine in the environment of an arm, with its tracer, and serves what the harness asks over a connection: a
 block of requests at a time, as many of them in flight as it is told. Every step's tokens are sent as soon as the
-engine has them, so that it is the harness that tells the time of their arrival. The ledger's rows of a block are written
-at its end. Between two blocks it waits and computes nothing.
+engine has them, so that it is the harness that tells the time of their arrival. A block's ledger rows are written at
+its end. Between two blocks it waits and computes nothing.
 """
 
 from __future__ import annotations
