@@ -19,12 +19,13 @@ class LedgerFile:
         self._nonce = nonce
         self._fd: int | None = None
         self._pid: int | None = None
-        self._held: list[dict[str, Any]] | None = None
+        self.held: list[tuple[str, dict[str, Any]]] | None = None
+        """Records that are held back; None while none are."""
 
     def write(self, kind: str, **fields: Any) -> None:
         """Appends one record, which must not change afterwards; a process that was forked off opens its own file."""
-        if self._held is not None:
-            self._held.append({"kind": kind, **fields})
+        if self.held is not None:
+            self.held.append((kind, fields))
             return
         if self._fd is None or self._pid != os.getpid():
             self._open()
@@ -33,14 +34,14 @@ class LedgerFile:
     @contextmanager
     def held_back(self) -> Iterator[None]:
         """Keeps records in memory and writes them at the end, in their order: a step's row takes time to write."""
-        held: list[dict[str, Any]] = []
-        self._held = held
+        held: list[tuple[str, dict[str, Any]]] = []
+        self.held = held
         try:
             yield
         finally:
-            self._held = None
-            for record in held:
-                self.write(**record)
+            self.held = None
+            for kind, fields in held:
+                self.write(kind, **fields)
 
     def _open(self) -> None:
         self._pid = os.getpid()

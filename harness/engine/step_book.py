@@ -24,6 +24,8 @@ class Steady:
     ids: list[str]
     computed: list[int]
     """Tokens whose state the next step starts from, if it goes on alike."""
+    known: frozenset[str]
+    """The same ids."""
     num_steps: int = 0
     """Steps that went on alike, and are not in the requests' own counts yet."""
 
@@ -72,9 +74,8 @@ class StepBook:
         self._leave()
         parts = {(r.num_scheduled_tokens, r.num_prefill_tokens, r.num_draft_tokens) for r in scheduled}
         if parts == {(1, 0, 0)} and set(num_emitted) == {1}:
-            self._steady = Steady(
-                [r.request_id for r in scheduled], [r.num_computed_tokens + 1 for r in scheduled]
-            )
+            ids = [r.request_id for r in scheduled]
+            self._steady = Steady(ids, [r.num_computed_tokens + 1 for r in scheduled], frozenset(ids))
 
     def goes_on(self, scheduler_output: Any) -> Steady | None:
         """The batch, if a step schedules what the last written one did, each request one token further."""
@@ -96,7 +97,7 @@ class StepBook:
         """Whether the batch's step is the next to be written and handed each request one token; it is noted then."""
         sampled = output.sampled_token_ids
         is_one_each = len(sampled) == len(steady.ids) and set(map(len, sampled)) == {1}
-        if self._steady is not steady or not is_one_each or output.req_id_to_index.keys() != set(steady.ids):
+        if self._steady is not steady or not is_one_each or output.req_id_to_index.keys() != steady.known:
             return False
         steady.num_steps += 1
         steady.computed = [count + 1 for count in steady.computed]

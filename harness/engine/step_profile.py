@@ -43,7 +43,8 @@ class StepProfile:
 
     def __init__(self, make_profiler: Callable[[], Profiler | None]) -> None:
         self._make_profiler = make_profiler
-        self._is_armed = False
+        self.is_armed = False
+        """Steps are profiled, or the next that goes on is."""
         self._profiler: Profiler | None = None
         self._num_steps = 0
         self._spans: Sequence[Span] = ()
@@ -51,11 +52,11 @@ class StepProfile:
 
     def arm(self) -> None:
         """The next steps that go on are profiled."""
-        self._is_armed, self._num_steps, self._spans, self._problem = True, 0, (), ""
+        self.is_armed, self._num_steps, self._spans, self._problem = True, 0, (), ""
 
     def begin_step(self, *, goes_on: bool) -> None:
         """Is told of every step before it computes."""
-        if not self._is_armed:
+        if not self.is_armed:
             return
         if self._profiler is not None and (not goes_on or self._num_steps == MAX_STEPS):
             self._finish()
@@ -72,10 +73,10 @@ class StepProfile:
                 self._problem = "no CUDA device"
         except FAULTS as error:
             self._profiler, self._problem = None, _words(error)
-        self._is_armed = self._profiler is not None
+        self.is_armed = self._profiler is not None
 
     def _finish(self) -> None:
-        profiler, self._profiler, self._is_armed = self._profiler, None, False
+        profiler, self._profiler, self.is_armed = self._profiler, None, False
         assert profiler is not None
         try:
             self._spans = profiler.stop()
@@ -89,7 +90,7 @@ class StepProfile:
         """
         if self._profiler is not None:
             self._finish()
-        self._is_armed = False
+        self.is_armed = False
         seen = describe(self._spans, self._num_steps)
         return seen | {"problem": self._problem} if self._problem else seen
 

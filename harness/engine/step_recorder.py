@@ -1,16 +1,17 @@
 """Turns what happens between the start and the end of an engine step into one row of the ledger.
 
 A decode step that goes on as the one before does not name its requests again: that would take longer, for a full batch,
-than a hundredth of the step.
+than a hundredth of the step. While the ledger's records are held back, a step that may be such a one is only kept, and
+its row is made together with others': code that has just run runs several times as fast.
 """
 
 from __future__ import annotations
 
 import functools
-import sys
-import time
-from collections.abc import Callable, Hashable
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from time import monotonic_ns
+from typing import Any, TypeAlias
 
 from harness.engine.expert_tally import ExpertTally
 from harness.engine.import_hook import Wrapper
@@ -22,6 +23,12 @@ from harness.engine.trace_settings import DecisionTarget
 
 FAULTS = (AttributeError, KeyError, IndexError, TypeError, ValueError, OSError, AssertionError)
 """What reading an engine's or a subject's objects may raise when they are not as expected."""
+
+MOST_KEPT = 8
+"""Steps whose rows are still to be made: few, as what they keep alive is more for the garbage collector to look at."""
+
+Told: TypeAlias = tuple[dict[str, int], list[dict[str, Any]]]
+"""Calls by target, and decisions: of a step, or of a graph's capture. A graph's never change."""
 
 
 class StepRecorder:
@@ -37,8 +44,8 @@ class StepRecorder:
         self.experts = ExpertTally()
         self.profile = StepProfile(make_cuda_profiler)
         self.num_steps = 0
-        self.ran: dict[str, int] = {}
-        self.decisions: list[dict[str, Any]] = []
+        self._ran: dict[str, int] = {}
+        self._decisions: list[dict[str, Any]] = []
         self.follows_graphs = False
         """Whether captures and replays of graphs are told, and a planted call showed that they are."""
         self.is_aside = False
@@ -46,17 +53,37 @@ class StepRecorder:
         self._is_warming_up = False
         self._was_replayed = False
         self._before_capture: tuple[dict[str, int], int] = ({}, 0)
-        self._captured: dict[Hashable, tuple[dict[str, int], list[dict[str, Any]]]] = {}
+        self._captured: dict[Hashable, Told] = {}
+        self._replays: list[Told] = []
+        """What replayed graphs hold, not yet among the step's calls and decisions."""
         self._scheduled: tuple[ScheduledRequest, ...] = ()
         self._steady: Steady | None = None
         """The batch, where the present step goes on as the one before."""
         self._num_draft_tokens = 0
         self._started_ns = 0
         self._duration_ns = 0
+        self._plain: Any = None
+        """What the present step schedules, where its row is not made at once."""
+        self.after_steps: Callable[[], None] = lambda: None
+        """What looks at the process once rows are made."""
+        self._kept: list[tuple[Any, Any, int, int, dict[str, int], list[dict[str, Any]], bool]] = []
+        """Steps whose rows are not made, as `_make_row` takes them."""
+
+    @property
+    def ran(self) -> dict[str, int]:
+        """Calls of the present step, by target."""
+        self._count_replays()
+        return self._ran
+
+    @property
+    def decisions(self) -> list[dict[str, Any]]:
+        """Of the present step, in their order."""
+        self._count_replays()
+        return self._decisions
 
     def count_wrapper(self, function: Callable[..., Any], target: str) -> Callable[..., Any]:
         """The function, its calls counted, and its result disturbed while the perturber is on."""
-        ran, perturber = self.ran, self.perturber
+        ran, perturber = self._ran, self.perturber
 
         @functools.wraps(function)
         def counted(*args: Any, **kwargs: Any) -> Any:
@@ -83,7 +110,8 @@ class StepRecorder:
         return wrap
 
     def _record_decision(self, result: Any, point: DecisionTarget) -> None:
-        self.decisions.append(read_decision(result, point))
+        self._count_replays()
+        self._decisions.append(read_decision(result, point))
 
     def around_execute(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """`execute_model`: a step begins; it also ends here when the runner returns its output at once.
@@ -95,8 +123,17 @@ class StepRecorder:
         def execute_model(runner: Any, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
             if self.is_aside or self._is_warming_up or kwargs.get("dummy_run"):
                 return function(runner, scheduler_output, *args, **kwargs)
-            self.guard("the start of a step", self._begin, scheduler_output)
-            result = self._timed(function, runner, scheduler_output, *args, **kwargs)
+            try:
+                self._begin(scheduler_output)
+            except FAULTS as error:
+                self.report_error("the start of a step", error)
+            started_ns = monotonic_ns()
+            try:
+                result = function(runner, scheduler_output, *args, **kwargs)
+            except BaseException as error:
+                self.report_error("a step that did not end", error)
+                raise
+            self._started_ns, self._duration_ns = started_ns, monotonic_ns() - started_ns
             if result is not None:
                 self.guard("the end of a step", self._end, result)
             return result
@@ -110,8 +147,17 @@ class StepRecorder:
         def sample_tokens(runner: Any, *args: Any, **kwargs: Any) -> Any:
             if self.is_aside or self._is_warming_up:
                 return function(runner, *args, **kwargs)
-            result = self._timed(function, runner, *args, **kwargs)
-            self.guard("the end of a step", self._end, result)
+            started_ns = monotonic_ns()
+            try:
+                result = function(runner, *args, **kwargs)
+            except BaseException as error:
+                self.report_error("a step that did not end", error)
+                raise
+            self._duration_ns += monotonic_ns() - started_ns
+            try:
+                self._end(result)
+            except FAULTS as error:
+                self.report_error("the end of a step", error)
             return result
 
         return sample_tokens
@@ -129,33 +175,23 @@ class StepRecorder:
 
         return warm_up
 
-    def _timed(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        started_ns = time.monotonic_ns()
-        is_done = False
-        try:
-            result = function(*args, **kwargs)
-            is_done = True
-            return result
-        finally:
-            self._duration_ns += time.monotonic_ns() - started_ns
-            if not is_done:
-                self.report_error("a step that did not end", sys.exc_info()[1])
-
     def reset(self) -> None:
         """Forgets calls and decisions that belong to no step, such as those of a warm-up."""
-        self.ran.clear()
-        self.decisions = []
+        self._ran.clear()
+        self._decisions, self._replays = [], []
         self._was_replayed = False
 
     def capture_begun(self) -> None:
         """What is called and decided from now on becomes part of a graph."""
-        self._before_capture = dict(self.ran), len(self.decisions)
+        self._count_replays()
+        self._before_capture = dict(self._ran), len(self._decisions)
 
     def capture_ended(self, key: Hashable) -> None:
         """The graph `key` holds what was called and decided since the capture began."""
+        self._count_replays()
         ran, num_decisions = self._before_capture
-        calls = {t: count - ran.get(t, 0) for t, count in self.ran.items() if count > ran.get(t, 0)}
-        self._captured[key] = calls, self.decisions[num_decisions:]
+        calls = {t: count - ran.get(t, 0) for t, count in self._ran.items() if count > ran.get(t, 0)}
+        self._captured[key] = calls, self._decisions[num_decisions:]
 
     def replayed(self, key: Hashable) -> None:
         """A graph runs again: what it holds counts for the present step, since no Python of it will run.
@@ -165,45 +201,120 @@ class StepRecorder:
         """
         if self.is_aside:
             return
-        calls, decisions = self._captured[key]
-        for target, count in calls.items():
-            self.ran[target] = self.ran.get(target, 0) + count
-        self.decisions += decisions
+        self._replays.append(self._captured[key])
         self._was_replayed = True
 
+    def _count_replays(self) -> None:
+        """Puts what replayed graphs hold among the step's calls and decisions, in which they come in their order."""
+        for calls, decisions in self._replays:
+            for target, count in calls.items():
+                self._ran[target] = self._ran.get(target, 0) + count
+            self._decisions += decisions
+        self._replays = []
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Rows are written at the end, and most of them made together with others."""
+        with self._file.held_back():
+            try:
+                yield
+            finally:
+                self.settle()
+
+    def settle(self) -> None:
+        """Makes the rows of the steps that are kept, so that `num_steps` counts them."""
+        kept, self._kept = self._kept, []
+        for step in kept:
+            try:
+                self._read(step[0])
+                self._make_row(*step)
+            except FAULTS as error:
+                self.report_error("a row", error)
+        self.guard("the look after a step", self.after_steps)
+
     def _begin(self, scheduler_output: Any) -> None:
-        self.reset()
-        self.experts.begin_step()
-        self._duration_ns = 0
-        self._scheduled, self._steady, self._num_draft_tokens = (), None, 0
-        self._started_ns = time.monotonic_ns()
+        self._plain, self._scheduled, self._steady = None, (), None
+        if self._ran or self._decisions or self._was_replayed:
+            self.reset()
+        if self.experts.is_on:
+            self.experts.begin_step()
+        # Nothing that an engine changes later is kept: requests that come or go, and drafts, are read at once.
+        if (
+            self._file.held is not None
+            and not scheduler_output.scheduled_new_reqs
+            and not scheduler_output.finished_req_ids
+            and not scheduler_output.scheduled_spec_decode_tokens
+            and not self.profile.is_armed
+        ):
+            self._plain = scheduler_output
+        else:
+            if self._kept:
+                self.settle()
+            self._read(scheduler_output)
+
+    def _read(self, scheduler_output: Any) -> None:
+        self._num_draft_tokens = 0
         self._steady = self.book.goes_on(scheduler_output)
-        self.profile.begin_step(goes_on=self._steady is not None)
+        if self.profile.is_armed:
+            self.profile.begin_step(goes_on=self._steady is not None)
         if self._steady is None:
             self._scheduled = self.book.schedule(scheduler_output)
             self._num_draft_tokens = sum(request.num_draft_tokens for request in self._scheduled)
 
     def _end(self, result: Any) -> None:
+        plain, self._plain = self._plain, None
+        # Most often a step is one replay; what the graph holds need not be copied then.
+        if len(self._replays) == 1 and not self._ran and not self._decisions:
+            ran, decisions = self._replays.pop()
+        else:
+            self._count_replays()
+            ran, decisions = dict(self._ran), self._decisions
+        step = (plain, result, self._started_ns, self._duration_ns, ran, decisions, self._was_replayed)
+        self._decisions, self._was_replayed = [], False
+        # An output that is still to be fetched may have fields of the same names, without their final contents.
+        is_late = hasattr(result, "get_output")
+        if plain is not None and not is_late:
+            self._kept.append(step)
+            if len(self._kept) >= MOST_KEPT:
+                self.settle()
+            return
+        if plain is not None:
+            self.settle()
+            self._read(plain)
+        self._make_row(*step, is_late=is_late)
+        self.settle()
+
+    def _make_row(
+        self,
+        _scheduler_output: Any,
+        output: Any,
+        started_ns: int,
+        duration_ns: int,
+        ran: dict[str, int],
+        decisions: list[dict[str, Any]],
+        graph_replayed: bool,
+        *,
+        is_late: bool = False,
+    ) -> None:
         scheduled, steady = self._scheduled, self._steady
         self._scheduled, self._steady = (), None
         if not scheduled and steady is None:
             return
         row = {
             "step": self.num_steps,
-            "started_ns": self._started_ns,
-            "duration_ns": self._duration_ns,
+            "started_ns": started_ns,
+            "duration_ns": duration_ns,
             "num_reqs": len(steady.ids if steady is not None else scheduled),
-            "decisions": list(self.decisions),
-            "ran": dict(self.ran),
+            "decisions": decisions,
+            "ran": ran,
             "num_draft_tokens": self._num_draft_tokens,
-            "graph_replayed": self._was_replayed,
+            "graph_replayed": graph_replayed,
         }
         self.num_steps += 1
-        # An output that is still to be fetched may have fields of the same names, without their final contents.
-        if hasattr(result, "get_output"):
-            self._write_row_later(row, scheduled, steady, result)
+        if is_late:
+            self._write_row_later(row, scheduled, steady, output)
         else:
-            self._write_row(row, scheduled, steady, result)
+            self._write_row(row, scheduled, steady, output)
 
     def _write_row(
         self,

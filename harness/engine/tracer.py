@@ -50,6 +50,7 @@ class Tracer:
         self.settings = settings
         self.file = LedgerFile(settings.ledger_dir, settings.nonce)
         self.steps = StepRecorder(self.file)
+        self.steps.after_steps = self._notice_imports
         self.coverage: Any = None
         self.is_worker = False
         self._pending: list[tuple[str, dict[str, Any]]] = []
@@ -93,24 +94,15 @@ class Tracer:
         name = target.rpartition(".")[2]
         if name == "execute_model":
             return self.steps.around_execute(function)
-        return (
-            self._after(function, self._become_worker)
-            if name == "__init__"
-            else self._around_sample(function)
-        )
+        if name == "sample_tokens":
+            return self.steps.around_sample(function)
 
-    def _around_sample(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return self._after(self.steps.around_sample(function), self._notice_imports)
-
-    def _after(self, function: Callable[..., Any], action: Callable[[Any], None]) -> Callable[..., Any]:
         @functools.wraps(function)
-        def run(runner: Any, *args: Any, **kwargs: Any) -> Any:
-            result = function(runner, *args, **kwargs)
-            if not self.steps.is_aside:
-                self.steps.guard(action.__name__, action, runner)
-            return result
+        def made(runner: Any, *args: Any, **kwargs: Any) -> None:
+            function(runner, *args, **kwargs)
+            self.steps.guard("a runner's start", self._become_worker, runner)
 
-        return run
+        return made
 
     def _become_worker(self, runner: Any) -> None:
         self.is_worker = True
@@ -148,7 +140,7 @@ class Tracer:
                 step_hooks=self._step_hooks,
             )
 
-    def _notice_imports(self, _runner: Any) -> None:
+    def _notice_imports(self) -> None:
         if len(sys.modules) != self._num_modules:
             self._sweep_modules()
 

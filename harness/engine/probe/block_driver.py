@@ -2,8 +2,8 @@
 
 Runs one engine in the environment of an arm, with its tracer, and serves what the harness asks over a connection: a
 block of requests at a time, as many of them in flight as it is told. Every step's tokens are sent as soon as the
-engine has them, so that it is the harness that tells the time of their arrival. A block's ledger rows are written at
-its end. Between two blocks it waits and computes nothing.
+engine has them, so that it is the harness that tells the time of their arrival. The ledger's rows of a block are
+written at its end. Between two blocks it waits and computes nothing.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class BlockEngine:
             elif command["do"] == "forget":
                 self._say(forgot=self._forget())
             elif command["do"] == "alternate":
-                with self._tracer.file.held_back():
+                with self._tracer.steps.held_back():
                     turns = self._alternate(command["requests"], command["turns"], command["num_steps"])
                 self._say(turns=turns)
             else:
-                with self._tracer.file.held_back():
+                with self._tracer.steps.held_back():
                     counts, refused = self._serve(command["requests"], command["concurrency"])
                 self._say(counts=counts, refused=refused)
 
@@ -121,6 +121,7 @@ class BlockEngine:
             num_rows, num_tokens, started = steps.num_steps, 0, time.perf_counter()
             for _ in range(num_steps):
                 num_tokens += sum(len(output.outputs[0].token_ids) for output in engine.step())
+            steps.settle()
             seconds = time.perf_counter() - started
             told.append(
                 {"seconds": seconds, "num_tokens": num_tokens, "num_rows": steps.num_steps - num_rows}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +16,12 @@ from hypothesis import strategies as st
 from harness.engine.ledger_file import LedgerFile
 from harness.engine.ledger_reader import RowReader
 from harness.engine.step_recorder import StepRecorder
+from harness.engine.trace_settings import DecisionTarget
 from harness.model.ledger import LedgerRow
 
 NAMES = "abc"
 PROMPT = 3
+POINT = DecisionTarget(target="plan", value="", specialized="specialized")
 STEP = st.fixed_dictionaries(
     {
         # Mostly everything goes on, or nothing would ever be written short.
@@ -27,6 +30,7 @@ STEP = st.fixed_dictionaries(
         ),
         "emits": st.one_of(st.just(1), st.just(1), st.just(1), st.integers(0, 2)),
         "ends": st.one_of(st.just(""), st.just(""), st.just(""), st.sampled_from(NAMES)),
+        "runs": st.one_of(st.just("g"), st.text("ghdf", max_size=4)),
         "drafts": st.one_of(st.just(0), st.just(0), st.just(0), st.integers(1, 2)),
     }
 )
@@ -76,31 +80,60 @@ class MadeScheduler:
             self.ended.add(name)
 
 
+def serve(recorder: StepRecorder, steps: Sequence[dict[str, Any]], num_in_flight: int) -> None:
+    """An engine that, as vLLM's, changes a step's drafts and ends after the step has begun."""
+    for kind, path in (("graph", "specialized"), ("other graph", "baseline")):
+        recorder.capture_begun()
+        recorder.count_wrapper(lambda: None, kind)()
+        recorder.decision_wrapper(POINT)(lambda path=path: path, POINT.target)()
+        recorder.capture_ended(kind)
+    scheduler, waiting = MadeScheduler(), []
+    for step in steps:
+        scheduled = scheduler.output(step["who"], step["drafts"])
+        recorder.around_execute(lambda _runner, _output, step=step: compute(recorder, step["runs"]))(
+            None, scheduled
+        )
+        tokens = SimpleNamespace(
+            sampled_token_ids=[[5] * step["emits"] for _ in step["who"]],
+            req_id_to_index={name: index for index, name in enumerate(step["who"])},
+        )
+        result = SimpleNamespace(get_output=lambda tokens=tokens: tokens) if num_in_flight else tokens
+        recorder.around_sample(lambda _runner, result=result: result)(None)
+        scheduled.scheduled_spec_decode_tokens.clear()
+        scheduled.finished_req_ids.clear()
+        scheduled.scheduled_new_reqs.clear()
+        if step["drafts"]:
+            scheduled.num_scheduled_tokens.clear()
+        waiting.append(result)
+        if num_in_flight and len(waiting) >= num_in_flight:
+            waiting.pop(0).get_output()
+        if step["ends"]:
+            scheduler.end(step["ends"])
+    for result in waiting if num_in_flight else ():
+        result.get_output()
+
+
+def compute(recorder: StepRecorder, runs: str) -> None:
+    """Runs what a step's letters say: a graph or another, a decision, a function."""
+    for letter in runs:
+        if letter in "gh":
+            recorder.replayed({"g": "graph", "h": "other graph"}[letter])
+        elif letter == "d":
+            recorder.decision_wrapper(POINT)(lambda: "eager", POINT.target)()
+        else:
+            recorder.count_wrapper(lambda: None, "function")()
+
+
 def rows_of(
-    steps: Sequence[dict[str, Any]], *, is_short: bool, num_in_flight: int
+    steps: Sequence[dict[str, Any]], *, is_short: bool, num_in_flight: int, is_held: bool = False
 ) -> tuple[list[LedgerRow], int]:
     """The rows of the ledger as they are read, and how many of them were written short."""
     with tempfile.TemporaryDirectory() as name:
         recorder = StepRecorder(LedgerFile(Path(name), "n"))
         if not is_short:
             recorder.book.goes_on = lambda _: None  # type: ignore[method-assign]
-        execute = recorder.around_execute(lambda _runner, _output: None)
-        scheduler, waiting = MadeScheduler(), []
-        for step in steps:
-            execute(None, scheduler.output(step["who"], step["drafts"]))
-            tokens = SimpleNamespace(
-                sampled_token_ids=[[5] * step["emits"] for _ in step["who"]],
-                req_id_to_index={name: index for index, name in enumerate(step["who"])},
-            )
-            result = SimpleNamespace(get_output=lambda tokens=tokens: tokens) if num_in_flight else tokens
-            recorder.around_sample(lambda _runner, result=result: result)(None)
-            waiting.append(result)
-            if num_in_flight and len(waiting) >= num_in_flight:
-                waiting.pop(0).get_output()
-            if step["ends"]:
-                scheduler.end(step["ends"])
-        for result in waiting if num_in_flight else ():
-            result.get_output()
+        with recorder.held_back() if is_held else nullcontext():
+            serve(recorder, steps, num_in_flight)
         (path,) = Path(name).glob("*.jsonl")
         records = [json.loads(line) for line in path.read_text().splitlines()]
         assert not [r for r in records if r["kind"] == "error"]
@@ -123,5 +156,41 @@ def test_a_ledger_written_short_reads_as_one_written_in_full(
 
 
 def test_a_steady_batch_is_written_short_from_its_third_step_on() -> None:
-    steady = [{"who": NAMES, "emits": 1, "ends": "", "drafts": 0}] * 8
+    steady = [{"who": NAMES, "emits": 1, "ends": "", "drafts": 0, "runs": "g"}] * 8
     assert [rows_of(steady, is_short=True, num_in_flight=n)[1] for n in (0, 1)] == [6, 6]
+
+
+@given(st.lists(STEP, min_size=1, max_size=24), st.sampled_from([0, 1, 2]))
+def test_rows_that_are_made_together_are_those_that_are_made_at_once(
+    steps: list[dict[str, Any]], num_in_flight: int
+) -> None:
+    at_once, _ = rows_of(steps, is_short=False, num_in_flight=num_in_flight)
+    together, _ = rows_of(steps, is_short=True, num_in_flight=num_in_flight, is_held=True)
+    assert together == at_once
+
+
+def test_what_a_step_ran_and_decided_is_told_in_its_order_whether_graph_or_not() -> None:
+    steps = [{"who": NAMES, "emits": 1, "ends": "", "drafts": 0, "runs": runs} for runs in ("g", "dgfhd", "")]
+    rows, _ = rows_of(steps, is_short=True, num_in_flight=0, is_held=True)
+    assert [[(d.specialized) for d in row.decisions] for row in rows] == [
+        [True],
+        [False, True, False, False],
+        [],
+    ]
+    assert [row.ran for row in rows] == [
+        {"graph": 1},
+        {"graph": 1, "function": 1, "other graph": 1},
+        {},
+    ]
+    assert [row.graph_replayed for row in rows] == [True, True, False]
+
+
+def test_all_steps_of_a_block_count_once_they_are_settled_and_imports_are_looked_for(tmp_path: Path) -> None:
+    recorder, looks = StepRecorder(LedgerFile(tmp_path, "n")), []
+    recorder.after_steps = lambda: looks.append(recorder.num_steps)
+    with recorder.held_back():
+        serve(recorder, [{"who": "a", "emits": 1, "ends": "", "drafts": 0, "runs": "g"}] * 11, 0)
+        assert recorder.num_steps == 9
+        recorder.settle()
+        assert recorder.num_steps == 11
+    assert looks == [1, 9, 11, 11]

@@ -21,9 +21,9 @@ class MadeEngine:
 
     def __init__(self) -> None:
         self.left: dict[str, int] = {}
-        self.steps = SimpleNamespace(is_aside=False, num_steps=0)
+        self.steps = SimpleNamespace(is_aside=False, num_steps=0, held_back=nullcontext, settle=lambda: None)
         """A tracer's, which writes a row a step unless it is set aside."""
-        self.tracer = SimpleNamespace(steps=self.steps, file=SimpleNamespace(held_back=nullcontext))
+        self.tracer = SimpleNamespace(steps=self.steps)
         self.batches: list[int] = []
         self.tells: set[str] = set()
         """Requests that asked for logprobs."""
