@@ -24,8 +24,10 @@ from harness.engine.trace_settings import DecisionTarget
 FAULTS = (AttributeError, KeyError, IndexError, TypeError, ValueError, OSError, AssertionError)
 """What reading an engine's or a subject's objects may raise when they are not as expected."""
 
-MOST_KEPT = 8
-"""Steps whose rows are still to be made: few, as what they keep alive is more for the garbage collector to look at."""
+MOST_KEPT = 512
+"""Objects that steps whose rows are still to be made keep alive, about: fewer than make the garbage collector look."""
+KEPT_OF_A_STEP = 15
+"""Beside one for each request."""
 
 Told: TypeAlias = tuple[dict[str, int], list[dict[str, Any]]]
 """Calls by target, and decisions: of a step, or of a graph's capture. A graph's never change."""
@@ -68,6 +70,7 @@ class StepRecorder:
         """What looks at the process once rows are made."""
         self._kept: list[tuple[Any, Any, int, int, dict[str, int], list[dict[str, Any]], bool]] = []
         """Steps whose rows are not made, as `_make_row` takes them."""
+        self._num_kept = 0
 
     @property
     def ran(self) -> dict[str, int]:
@@ -223,7 +226,7 @@ class StepRecorder:
 
     def settle(self) -> None:
         """Makes the rows of the steps that are kept, so that `num_steps` counts them."""
-        kept, self._kept = self._kept, []
+        kept, self._kept, self._num_kept = self._kept, [], 0
         for step in kept:
             try:
                 self._read(step[0])
@@ -275,7 +278,8 @@ class StepRecorder:
         is_late = hasattr(result, "get_output")
         if plain is not None and not is_late:
             self._kept.append(step)
-            if len(self._kept) >= MOST_KEPT:
+            self._num_kept += KEPT_OF_A_STEP + len(plain.num_scheduled_tokens)
+            if self._num_kept >= MOST_KEPT:
                 self.settle()
             return
         if plain is not None:

@@ -189,8 +189,8 @@ def test_all_steps_of_a_block_count_once_they_are_settled_and_imports_are_looked
     recorder, looks = StepRecorder(LedgerFile(tmp_path, "n")), []
     recorder.after_steps = lambda: looks.append(recorder.num_steps)
     with recorder.held_back():
-        serve(recorder, [{"who": "a", "emits": 1, "ends": "", "drafts": 0, "runs": "g"}] * 11, 0)
-        assert recorder.num_steps == 9
+        serve(recorder, [{"who": "a", "emits": 1, "ends": "", "drafts": 0, "runs": "g"}] * 40, 0)
+        assert recorder.num_steps == 33
         recorder.settle()
-        assert recorder.num_steps == 11
-    assert looks == [1, 9, 11, 11]
+        assert recorder.num_steps == 40
+    assert looks == [1, 33, 40, 40]
