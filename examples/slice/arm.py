@@ -70,10 +70,14 @@ class Arm:
     def __init__(self, llm: Any) -> None:
         """Drives the engine step by step."""
         self._llm, self._engine = llm, llm.llm_engine
-        self._next_id = 0
+        self._next_id = self._filled = 0
 
-    def time(self, batch: int, context: int, steps: int) -> dict[str, Any]:
-        """GPU-busy microseconds and kernels of a decode step of `batch` requests that have `context` tokens."""
+    def fill(self, batch: int, context: int, steps: int) -> dict[str, Any]:
+        """Brings `batch` requests with prompts of `context` tokens to decode steps, of which `steps` more can follow.
+
+        A request decodes while those behind it are prefilled: `tokens` has how many each has by then.
+        """
+        self.empty()
         warm_up, prefill_steps = 4, batch * context // 4096 + 8
         for row in range(batch):
             self._add(context, 17 * row + 3, steps + warm_up + prefill_steps, logprobs=None)
@@ -81,9 +85,18 @@ class Arm:
         while len(generated) < batch or min(generated.values()) < warm_up:
             for output in self._engine.step():
                 generated[output.request_id] = len(output.outputs[0].token_ids)
+        self._filled = batch
+        return {"tokens": [context + count for count in generated.values()]}
+
+    def time(self, steps: int) -> dict[str, Any]:
+        """GPU-busy microseconds and kernels of a decode step of the requests that `fill` brought.
+
+        Raises:
+            RuntimeError: A request has ended: the steps were of fewer.
+        """
         spans, wall = self._profiled(steps)
-        while self._engine.has_unfinished_requests():
-            self._engine.step()
+        if (left := self._engine.get_num_unfinished_requests()) != self._filled:
+            raise RuntimeError(f"{left} of {self._filled} requests are left behind the steps that were timed")
         kernels = [span for span in spans if not span[2].startswith(("Memcpy", "Memset"))]
         return {
             "busy_us": covered_ns(spans) / 1e3 / steps,
@@ -92,14 +105,21 @@ class Arm:
             "names": _by_name(kernels, steps),
         }
 
+    def empty(self) -> dict[str, Any]:
+        """Lets all requests end."""
+        steps = 0
+        while self._engine.has_unfinished_requests():
+            self._engine.step()
+            steps += 1
+        return {"steps": steps}
+
     def prefill(self, tokens: int, times: int) -> dict[str, Any]:
         """GPU-busy microseconds of a step that prefills one prompt of `tokens`, `times` times."""
         busy = []
         for turn in range(times + 1):
             self._add(tokens, 19 * turn + 7, 1, logprobs=None)
             busy.append(covered_ns(self._profiled(1)[0]) / 1e3)
-            while self._engine.has_unfinished_requests():
-                self._engine.step()
+            self.empty()
         return {"busy_us": busy[1:]}
 
     def _profiled(self, steps: int) -> tuple[Sequence[Span], float]:

@@ -167,8 +167,9 @@ class AttnResKernel:
         cute.arch.cluster_wait()
         mixed, top, total = _mix_blocks(raw, query, cluster)
 
-        device.wait_for_dependencies()
+        # What the grid behind reads above its wait is static: a projection brings its weights while this one waits.
         device.release_dependents()
+        device.wait_for_dependencies()
         words = self.updated(prefix.toint() + here, take_delta, row, column_byte)
         device.store_words(prefix_out.toint() + here, words)
         _store_row(block_out, row, block_out_stride, column_byte, words)

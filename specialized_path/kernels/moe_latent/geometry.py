@@ -9,8 +9,8 @@ LATENT = 3584
 NUM_EXPERTS = 896
 TOP_K = 16
 MAX_TOKENS = 64
-AHEAD_MIB = {8: 24, MAX_TOKENS: 24}
-"""Of the tail's weights, that come to L2 while the experts run, by the largest batch: half of an H200's L2."""
+AHEAD_MIB = {8: 12, MAX_TOKENS: 24}
+"""Of the tail's weights, that come to L2 while the experts run, by the largest batch (timed: docs/kernels/moe.md)."""
 LOGITS_BYTE = MAX_TOKENS * LATENT * 2
 """Where, in the front's buffer, the FP32 logits begin: behind the BF16 latents of 64 tokens."""
 TAIL_BYTE = LOGITS_BYTE + MAX_TOKENS * NUM_EXPERTS * 4
