@@ -23,7 +23,15 @@ from perf_sweeps.levels import (
     throughput,
     ttft_quantiles,
 )
-from perf_sweeps.void import find_disturbance, find_faults, find_lost, find_wrong_path, visit_time_ms
+from perf_sweeps.void import (
+    describe_fallbacks,
+    find_disturbance,
+    find_faults,
+    find_lost,
+    find_unserved,
+    find_wrong_path,
+    visit_time_ms,
+)
 
 
 class Margins(Record):
@@ -198,7 +206,13 @@ def find_cell_fault(
     cell: Cell, blocks: Sequence[Block], failures: Sequence[Failure]
 ) -> tuple[Outcome, str] | None:
     """What makes the whole cell void or failed, whatever the times: no order of the blocks hides it."""
+    refused = [f for f in failures if f.cause == "refused"]
     engine = [f for f in failures if f.cause == "engine"]
+    if refused and not engine:
+        text = f"{refused[0].arm} refuses the deployment: {refused[0].message}"
+        if cell.is_beyond_scope and all(f.arm is Arm.CANDIDATE for f in refused):
+            return Outcome.NOT_RUN, f"Nothing was served beyond the scope. {text}"
+        return Outcome.INCONCLUSIVE, f"Void: {text}"
     if engine:
         outcome = Outcome.FAIL if all(f.arm is Arm.CANDIDATE for f in engine) else Outcome.INCONCLUSIVE
         return outcome, f"The {engine[0].arm or 'engine'} gave no answer: {engine[0].message}"
@@ -214,6 +228,8 @@ def find_cell_fault(
     for block in blocks:
         if faults := find_faults(cell, block):
             return Outcome.INCONCLUSIVE, f"Void: block {block.index}: {faults[0]}."
+    if unserved := find_unserved(cell, blocks):
+        return Outcome.NOT_RUN, unserved
     if wrong := next(filter(None, (find_wrong_path(cell, block) for block in blocks)), ""):
         return Outcome.INCONCLUSIVE, f"Void: {wrong}."
     if len({block.hardware for block in blocks}) > 1:
@@ -233,6 +249,8 @@ def _judge_times(
         alpha=margins.alpha,
     )
     ttft, notes = ttft_quantiles(blocks, Arm.CANDIDATE)
+    if fallbacks := describe_fallbacks(blocks):
+        notes = (*notes, f"candidate: {fallbacks}")
     return CellResult(
         cell=cell,
         outcome=found.outcome,

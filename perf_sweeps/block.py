@@ -107,6 +107,8 @@ class Visit(Record):
     """Of a foreign load generator: from the start of the engine's first step for the visit to the end of its last."""
     specialized_share: float | None = None
     """Share of the decode tokens that the specialised path served."""
+    fallbacks: dict[str, int] = Field(default_factory=dict)
+    """Decode steps that went another way than the specialised path after it was asked, by the reason that it told."""
     open_loop: OpenLoopCheck | None = None
     """Of an arm's first visit of a cell, where another load generator than the harness's client did the work."""
     experts: ExpertCounts | None = None
@@ -146,9 +148,10 @@ class Failure(Record):
     sweep: str
     cell: str
     index: int
-    cause: Literal["infrastructure", "engine", "measurement"]
-    """`engine`: a server did not start, died or gave no answer. `infrastructure`: a machine or worker was lost.
-    `measurement`: the load generator's result cannot be used."""
+    cause: Literal["infrastructure", "engine", "refused", "measurement"]
+    """`engine`: a server did not start, died or gave no answer. `refused`: an engine said, as it was made, that it does
+    not take the deployment. `infrastructure`: a machine or worker was lost. `measurement`: the load generator's result
+    cannot be used."""
     arm: Arm | None = None
     attempt: int = 1
     message: str

@@ -42,6 +42,12 @@ class Engine(Record):
     acceptance_length: float | None = Field(ge=1, default=None)
     """Mean tokens an engine step emits a request, drawn by the engine in place of real verification; None: real."""
 
+    @model_validator(mode="after")
+    def _holds_together(self) -> Self:
+        if self.acceptance_length is not None and self.acceptance_length > self.draft_tokens + 1:
+            raise ValueError("a step emits a token a draft at most, and one more")
+        return self
+
     @property
     def name(self) -> str:
         """Such as `tp8`, `tp16-dcp4`, `tp16-k7-al6`."""
@@ -80,7 +86,8 @@ class Cell(Record):
     is_required: bool = True
     """Whether the sweep passes only when this cell does."""
     is_beyond_scope: bool = False
-    """Asked one step outside the declared scope on purpose: the candidate is expected to fall back, not slower."""
+    """Asked outside the declared scope on purpose, one request more or with more drafts: the candidate is expected to
+    fall back, not slower. A deployment with drafts it may refuse as well."""
     published: Published | None = None
 
     @model_validator(mode="after")
@@ -137,15 +144,19 @@ class Axes(Record):
 
 
 def mark_beyond(cells: Iterable[Cell], scope: ScopeSection) -> tuple[Cell, ...]:
-    """The cells, those of batch limit + 1 marked as beyond the scope on purpose."""
+    """The cells, those of batch limit + 1 or of more drafts than declared marked as beyond the scope on purpose."""
+
+    def is_beyond(cell: Cell) -> bool:
+        return cell.batch == scope.max_batch + 1 or cell.engine.draft_tokens > scope.max_draft_tokens
+
     return tuple(
-        cell.model_copy(update={"is_beyond_scope": True}) if cell.batch == scope.max_batch + 1 else cell
-        for cell in cells
+        cell.model_copy(update={"is_beyond_scope": True}) if is_beyond(cell) else cell for cell in cells
     )
 
 
 def find_misfits(cells: Iterable[Cell], scope: ScopeSection) -> tuple[str, ...]:
-    """Why cells lie outside the declared scope, one line a cell; a marked one may exceed the batch by one."""
+    """Why cells lie outside the declared scope, one line a cell; a marked one may exceed the batch by one, and have
+    more drafts."""
     lines = []
     for cell in cells:
         reasons = []
@@ -156,7 +167,7 @@ def find_misfits(cells: Iterable[Cell], scope: ScopeSection) -> tuple[str, ...]:
         if cell.engine.tensor_parallel not in scope.tensor_parallel:
             known = ", ".join(map(str, scope.tensor_parallel))
             reasons.append(f"tensor parallel {cell.engine.tensor_parallel} (declared: {known})")
-        if cell.engine.draft_tokens > scope.max_draft_tokens:
+        if cell.engine.draft_tokens > scope.max_draft_tokens and not cell.is_beyond_scope:
             reasons.append(f"{cell.engine.draft_tokens} drafts (at most {scope.max_draft_tokens})")
         if reasons:
             lines.append(f"{cell.name}: {'; '.join(reasons)}")

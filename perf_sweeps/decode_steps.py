@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean
 
@@ -26,6 +27,8 @@ class VisitSteps:
     """Of the tokens of pure decode steps."""
     span_s: float | None = None
     """From the start of the visit's first step to the end of its last; None where it has none."""
+    fallbacks: Mapping[str, int] = field(default_factory=dict)
+    """Pure decode steps that were decided and not served by the specialised path, by the reason that was told."""
 
 
 def read_visit(
@@ -42,6 +45,7 @@ def read_visit(
     num_tokens, num_prefill = 0, 0
     emitted, parts, fast = 0, 0, 0
     full: list[LedgerRow | None] = []
+    fallbacks: Counter[str] = Counter()
     first_ns, last_ns = None, 0
     for row in rows:
         mine = [r for r in row.requests if any(belongs_to(r.request_id, c) for c in client_ids)]
@@ -55,7 +59,10 @@ def read_visit(
             continue
         tokens = sum(r.num_emitted_tokens for r in mine)
         emitted, parts = emitted + tokens, parts + len(mine)
-        fast += tokens if path_of(row, targets) is Path.SPECIALIZED else 0
+        path = path_of(row, targets)
+        fast += tokens if path is Path.SPECIALIZED else 0
+        if path is not Path.SPECIALIZED and row.decisions:
+            fallbacks[_reason(row)] += 1
         full.append(row if len(mine) == row.num_reqs == batch else None)
     gaps = [(b.started_ns - a.started_ns) / 1e6 for a, b in pairwise(full) if a is not None and b is not None]
     return VisitSteps(
@@ -65,4 +72,11 @@ def read_visit(
         acceptance_length=emitted / parts if parts and emitted else None,
         specialized_share=fast / emitted if emitted else None,
         span_s=(last_ns - first_ns) / 1e9 if first_ns is not None else None,
+        fallbacks=dict(fallbacks),
     )
+
+
+def _reason(row: LedgerRow) -> str:
+    """Why a step was not specialised; one that was decided to be, while other code ran, has none."""
+    reasons = [decision.reason for decision in row.decisions if not decision.specialized]
+    return next(filter(None, reasons), "no reason told") if reasons else "decided to be, and other code ran"

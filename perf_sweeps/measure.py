@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Protocol
+from typing import Literal, Protocol
 
-from harness.model.errors import EngineError, EvidenceError
+from harness.model.errors import EngineError, EngineRefused, EvidenceError
 from harness.model.words import Arm
 from perf_sweeps.block import Block, BlockTask, Failure, Visit
 from perf_sweeps.cell import Engine
@@ -59,11 +59,14 @@ class Bench:
                 self._host = self._open_host(self._engine, self._arms)
             for position, arm in enumerate(task.order):
                 visits.append(self._host.visit(task, arm, position))
+        except EngineRefused as error:
+            self.close()
+            return self._failure(task, error, "refused", Arm(error.arm), attempt)
         except EngineError as error:
             self.close()
-            return self._failure(task, error, arm, attempt)
+            return self._failure(task, error, "engine", arm, attempt)
         except EvidenceError as error:
-            return self._failure(task, error, arm, attempt)
+            return self._failure(task, error, "measurement", arm, attempt)
         return Block(
             sweep=self._sweep,
             cell=task.cell.name,
@@ -77,13 +80,18 @@ class Bench:
         )
 
     def _failure(
-        self, task: BlockTask, error: EngineError | EvidenceError, arm: Arm | None, attempt: int
+        self,
+        task: BlockTask,
+        error: EngineError | EvidenceError,
+        cause: Literal["engine", "refused", "measurement"],
+        arm: Arm | None,
+        attempt: int,
     ) -> Failure:
         return Failure(
             sweep=self._sweep,
             cell=task.cell.name,
             index=task.index,
-            cause="engine" if isinstance(error, EngineError) else "measurement",
+            cause=cause,
             arm=arm,
             attempt=attempt,
             message=error.message,

@@ -113,6 +113,24 @@ def scope_edges(scope: ScopeSection | None) -> tuple[Cell, ...]:
     return mark_beyond(cells, scope)
 
 
+def draft_lengths(scope: ScopeSection | None) -> tuple[Cell, ...]:
+    """Decode with 1, 3 and 7 drafts and as many as the scope takes, of which five of seven are accepted, rounded.
+
+    The share is that of the published run. At batch 1, 8 and the scope's limit.
+    """
+    limit = scope.max_batch if scope is not None else 64
+    lengths = {1, 3, 7, scope.max_draft_tokens if scope is not None else 7} - {0}
+    cells = Axes(
+        workloads=(Workload.SPECULATIVE,),
+        batches=tuple(sorted({1, min(8, limit), limit})),
+        shapes=((32, 128),),
+        engines=tuple(
+            Engine(draft_tokens=count, acceptance_length=1 + round(count * 5 / 7)) for count in sorted(lengths)
+        ),
+    ).cells()
+    return mark_beyond(cells, scope) if scope is not None else cells
+
+
 def cpu_quick(_scope: ScopeSection | None) -> tuple[Cell, ...]:
     """Six cells that a laptop times within minutes on a miniature model; they claim nothing about a GPU."""
     decode = Axes(workloads=(Workload.DECODE,), batches=(1, 2, 4, 8), shapes=((24, 24),)).cells()
@@ -145,6 +163,7 @@ PRESETS: dict[str, Callable[[ScopeSection | None], tuple[Cell, ...]]] = {
     "cpu-speculative": cpu_speculative,
     OVERHEAD: tracer_overhead,
     "scope": scope_edges,
+    "drafts": draft_lengths,
     "k3-article": article_decode,
     "k3-article-speculative": article_speculative,
     "k3-article-agents": article_agents,

@@ -50,6 +50,7 @@ def _by_engine(cell: Cell, steps: VisitSteps | None, input_lens: Sequence[int]) 
         "num_cached_tokens": max(0, sum(input_lens) - steps.num_prefill_tokens),
         "counted_tokens": steps.num_tokens,
         "specialized_share": steps.specialized_share,
+        "fallbacks": dict(steps.fallbacks),
     }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from math import sqrt
 
 from harness.model.words import Arm
 from perf_sweeps.block import Block, Visit
@@ -39,7 +41,25 @@ def find_faults(cell: Cell, block: Block) -> tuple[str, ...]:
             lines.append("no acceptance length was recorded")
         elif max(lengths) > min(lengths) * (1 + MAX_ACCEPTANCE_DIFFERENCE):
             lines.append(f"acceptance lengths differ: {min(lengths):.2f} to {max(lengths):.2f}")
+        elif other := [n for n in lengths if not _is_as_asked(cell, n)]:
+            asked = cell.engine.acceptance_length
+            lines.append(f"the engine was asked for an acceptance length of {asked:g} and had {other[0]:.2f}")
     return tuple(lines)
+
+
+def _is_as_asked(cell: Cell, length: float) -> bool:
+    """Whether a recorded acceptance length is the synthetic one, up to chance and what the last step has too many.
+
+    vLLM (0.33) accepts the whole part of the drafts always and one more with the chance of the rest.
+    """
+    asked = cell.engine.acceptance_length
+    if asked is None:
+        return True
+    num_tokens = max(1, cell.output_len - 1)
+    rest = asked % 1
+    chance = 3 * sqrt(rest * (1 - rest) * asked / (cell.batch * num_tokens))
+    allowed = asked * MAX_ACCEPTANCE_DIFFERENCE + chance
+    return asked * num_tokens / (num_tokens + asked) - allowed <= length <= asked + allowed
 
 
 def _faults(cell: Cell, visit: Visit) -> Sequence[str]:
@@ -107,9 +127,34 @@ def find_lost(block: Block) -> tuple[int, int]:
     return lost[True], lost[False]
 
 
+def find_unserved(cell: Cell, blocks: Sequence[Block]) -> str:
+    """Why a cell with drafts says nothing of the specialised path: it served none of them; empty where it did.
+
+    Only beyond the scope: within it the path has to serve (`find_wrong_path`).
+    """
+    if cell.workload is not Workload.SPECULATIVE or not cell.is_beyond_scope:
+        return ""
+    visits = [v for block in blocks for v in block.visits if v.arm is Arm.CANDIDATE]
+    if any(visit.specialized_share for visit in visits):
+        return ""
+    reasons = describe_fallbacks(blocks) or "it was never asked, or no reason is recorded"
+    return f"The specialised path served no decode token of it, which lies beyond its scope: {reasons}."
+
+
+def describe_fallbacks(blocks: Sequence[Block]) -> str:
+    """How many decode steps of the candidate fell back, by reason, the most frequent first; empty where none did."""
+    counts: Counter[str] = Counter()
+    for visit in (v for block in blocks for v in block.visits if v.arm is Arm.CANDIDATE):
+        counts.update(visit.fallbacks)
+    return "; ".join(f"{count} steps fell back: {reason}" for reason, count in counts.most_common())
+
+
 def find_wrong_path(cell: Cell, block: Block) -> str:
-    """Why nothing shows that the arms were served by the code that they stand for; empty when it is shown."""
-    if cell.workload not in _PATH_WORKLOADS or cell.is_beyond_scope:
+    """Why nothing shows that the arms were served by the code that they stand for; empty when it is shown.
+
+    Decode with one request too many may fall back. With drafts beyond the scope it may not do so in part.
+    """
+    if cell.workload not in _PATH_WORKLOADS or (cell.is_beyond_scope and not cell.engine.draft_tokens):
         return ""
     for visit in block.visits:
         share, is_candidate = visit.specialized_share, visit.arm is Arm.CANDIDATE

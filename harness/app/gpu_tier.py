@@ -316,7 +316,7 @@ def graph_engine(manifest: Manifest) -> ProbeEngine:
     The graphs are those that the slice's deployment captures; without a slice, one for every batch.
     """
     scope, model = manifest.scope, manifest.gpu_model
-    sizes = _graph_sizes(manifest)
+    sizes = graph_sizes(manifest)
     return ProbeEngine(
         name=GRAPHS,
         args=served_args(manifest, Arm.CANDIDATE),
@@ -346,7 +346,8 @@ def _edges(manifest: Manifest) -> tuple[Scenario, ...]:
     return plain_scenarios(manifest.scope, max_model_len=manifest.gpu_model.max_model_len, seed=SEED + 40)
 
 
-def _graph_sizes(manifest: Manifest) -> tuple[int, ...]:
+def graph_sizes(manifest: Manifest) -> tuple[int, ...]:
+    """What graphs are captured for, in requests of a decode step."""
     declared = manifest.models.slice.graph_batches if manifest.models.slice is not None else ()
     return declared or tuple(range(1, manifest.scope.max_batch + 2))
 
@@ -364,7 +365,7 @@ def served_args(manifest: Manifest, arm: Arm) -> tuple[str, ...]:
         args["--additional-config"] = json.dumps(switch)
     pairs = tuple(word for pair in args.items() for word in pair)
     drawn = DRAWN_FORMAT if manifest.models.slice is not None and manifest.models.slice.weights else "dummy"
-    captured = ("--cudagraph-capture-sizes", *map(str, _graph_sizes(manifest)))
+    captured = ("--cudagraph-capture-sizes", *map(str, graph_sizes(manifest)))
     return _on_a_gpu((*pairs, *_slice_args(manifest, drawn, opted_in=True), *model.engine_args, *captured))
 
 

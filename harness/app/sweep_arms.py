@@ -17,7 +17,7 @@ from typing import Any
 
 from harness.app.arm_session import additional_config
 from harness.app.cpu_tier import CHECKPOINT, CpuRun, build_checkpoint
-from harness.app.gpu_tier import SLICE, served_args, weights_source, write_slice
+from harness.app.gpu_tier import SLICE, graph_sizes, served_args, weights_source, write_slice
 from harness.app.probes import ENGINE_ENV
 from harness.app.recorder import Progress, Recorder
 from harness.engine.arm_spec import CPU_ENV, ArmSpec
@@ -105,7 +105,7 @@ class CpuArms(_Arms):
             max_model_len=model.max_model_len,
             max_num_seqs=self.manifest.scope.max_batch + 1,
             can_force_tokens=False,
-            engine_args=(*model.engine_args, *draft_arguments(engine.draft_tokens)),
+            engine_args=(*model.engine_args, *draft_arguments(engine)),
             cache_dir=workdir / "cache",
         )
 
@@ -122,12 +122,11 @@ class GpuArms(_Arms):
 
     def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> EngineHost:
         """Starts the arms; raises `EngineError`, also for an engine that this host cannot start."""
-        if engine != Engine():
-            message = f"The gpu tier serves one rank without drafts, not {engine.name}."
-            raise EngineError("no-such-engine", message)
+        if engine != Engine(draft_tokens=engine.draft_tokens, acceptance_length=engine.acceptance_length):
+            raise EngineError("no-such-engine", f"The gpu tier serves one rank, not {engine.name}.")
         workdir = self.make_workdir()
         return EngineHost(
-            {arm: self.server(arm, workdir) for arm in arms},
+            {arm: self.server(engine, arm, workdir) for arm in arms},
             passages=self.passages,
             seed=self.seed,
             targets=self.manifest.dispatch.targets,
@@ -137,7 +136,7 @@ class GpuArms(_Arms):
             times_kernels=self.times_kernels,
         )
 
-    def server(self, arm: Arm, workdir: Path) -> BlockServer:
+    def server(self, engine: Engine, arm: Arm, workdir: Path) -> BlockServer:
         """The process of an arm, not started."""
         manifest = self.manifest
         spec = self._spec(
@@ -150,6 +149,10 @@ class GpuArms(_Arms):
             cache_dir=workdir / "cache" / arm.value,
         )
         args = [a.replace("{model}", str(spec.model_dir)) for a in served_args(manifest, arm)]
+        if engine.draft_tokens:
+            # A step of a request has a row a draft and one more.
+            rows = [size * (1 + engine.draft_tokens) for size in graph_sizes(manifest)]
+            args += ["--cudagraph-capture-sizes", *map(str, rows), *draft_arguments(engine)]
         return BlockServer(spec, args, weights=weights_source(manifest, self.folder))
 
 
@@ -173,7 +176,7 @@ class OverheadArms:
 
     def server(self, workdir: Path) -> BlockServer:
         """The one engine's process, not started."""
-        return self.arms.server(Arm.CANDIDATE, workdir)
+        return self.arms.server(Engine(), Arm.CANDIDATE, workdir)
 
     def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> OverheadHost:  # noqa: ARG002 - all are one engine
         """Starts the engine; raises `EngineError`."""
@@ -227,16 +230,24 @@ def _require_served(engine: Engine) -> None:
         raise EngineError("no-such-engine", f"The cpu tier serves one rank, not {engine.name}.")
 
 
-def draft_arguments(num_drafts: int) -> tuple[str, ...]:
-    """Drafts that are looked up in what is already written; vLLM 0.32 cannot cache prefixes beside them on a CPU."""
-    if not num_drafts:
+def draft_arguments(engine: Engine) -> tuple[str, ...]:
+    """Drafts that are looked up in what is already written; vLLM 0.32 cannot cache prefixes beside them on a CPU.
+
+    With an acceptance length vLLM draws how many are accepted; what stands in the drafts says nothing then.
+    """
+    if not engine.draft_tokens:
         return ()
-    speculation = {
+    speculation: dict[str, object] = {
         "method": "ngram",
-        "num_speculative_tokens": num_drafts,
+        "num_speculative_tokens": engine.draft_tokens,
         "prompt_lookup_min": 1,
         "prompt_lookup_max": 3,
     }
+    if engine.acceptance_length is not None:
+        speculation |= {
+            "rejection_sample_method": "synthetic",
+            "synthetic_acceptance_length": engine.acceptance_length,
+        }
     return ("--no-enable-prefix-caching", "--speculative-config", json.dumps(speculation))
 
 

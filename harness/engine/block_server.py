@@ -15,7 +15,7 @@ from harness.engine.arm_spec import ArmSpec
 from harness.engine.driven_process import DrivenProcess
 from harness.engine.request_id import make_request_id
 from harness.model.completion import Completer, CompletionRequest
-from harness.model.errors import EngineError
+from harness.model.errors import EngineError, EngineRefused
 from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.probe import DrawnWeights, WeightsSource
 
@@ -82,6 +82,7 @@ class BlockServer(DrivenProcess, Completer):
         """Starts the engine and waits until it says that it is ready.
 
         Raises:
+            EngineRefused: it says that it does not take the deployment.
             EngineError: it died or took too long.
         """
         folder = self.spec.ledger_dir
@@ -130,6 +131,8 @@ class BlockServer(DrivenProcess, Completer):
         try:
             ready = json.loads(lines.readline())
             if ready["nonce"] == self.spec.nonce:
+                if "refused" in ready:
+                    raise self._refused(str(ready["refused"]))
                 told = ready.get("weights")
                 self.weights = None if told is None else DrawnWeights.model_validate(told)
                 self.gives_tokens = bool(ready.get("gives_tokens"))
@@ -141,6 +144,11 @@ class BlockServer(DrivenProcess, Completer):
         lines.close()
         connection.close()
         return None
+
+    def _refused(self, why: str) -> EngineRefused:
+        refused = EngineRefused("engine-refused", f"{self.spec.arm}: {why}", log_tail="\n".join(self.log_tail))
+        refused.arm = self.spec.arm
+        return refused
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         """The served model's tokens of `text`; spread over its vocabulary where it has no tokenizer."""

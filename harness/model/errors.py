@@ -37,3 +37,9 @@ class EngineError(FasttrackError):
     def __init__(self, slug: str, message: str, advice: str = "", log_tail: str = "") -> None:
         super().__init__(slug, message, advice)
         self.log_tail = log_tail
+
+
+class EngineRefused(EngineError):
+    """An engine raised, as it was made, that it does not take the deployment: `arm` is whose, by its own word."""
+
+    arm: str = ""

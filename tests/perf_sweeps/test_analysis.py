@@ -280,6 +280,69 @@ def test_acceptance_that_differs_between_arms_makes_a_speculative_cell_void() ->
     assert "acceptance lengths differ" in judge_one(plan, blocks).message
 
 
+@pytest.mark.parametrize(
+    ("asked", "recorded", "is_void"),
+    [(3.0, 3.0, False), (3.0, 2.88, False), (3.0, 1.0, True), (3.0, 3.2, True), (2.5, 2.6, False), (None, 1.2, False)],
+)
+def test_a_cell_with_another_acceptance_length_than_its_name_says_is_void(
+    asked: float | None, recorded: float, is_void: bool
+) -> None:
+    plan = plan_of([speculative(asked)])
+    blocks = [with_visits(b, lambda _: {"acceptance_length": recorded}) for b in simulate(plan)]
+    result = judge_one(plan, blocks)
+    assert ("asked for an acceptance length" in result.message, result.outcome is not Outcome.PASS) == (
+        is_void,
+        is_void,
+    )
+
+
+def beyond(*, is_beyond: bool = True) -> Cell:
+    return speculative(3.0).model_copy(update={"is_beyond_scope": is_beyond})
+
+
+@pytest.mark.parametrize(
+    ("share", "is_beyond", "outcome", "said"),
+    [
+        (0.0, True, Outcome.NOT_RUN, "360 steps fell back: drafts"),
+        (0.0, False, Outcome.INCONCLUSIVE, "Void"),
+        (0.5, True, Outcome.INCONCLUSIVE, "served 50%"),
+        (None, True, Outcome.NOT_RUN, "served no decode token"),
+        (1.0, True, Outcome.PASS, ""),
+    ],
+)
+def test_a_cell_with_drafts_that_the_path_did_not_serve_never_passes(
+    share: float | None, is_beyond: bool, outcome: Outcome, said: str
+) -> None:
+    plan = plan_of([beyond(is_beyond=is_beyond)])
+    fell_back = in_arm(CANDIDATE, specialized_share=share, fallbacks={} if share else {"drafts": 30})
+    result = judge_one(plan, [with_visits(b, fell_back) for b in simulate(plan)])
+    assert result.outcome is outcome and said in result.message
+
+
+@pytest.mark.parametrize(
+    ("arm", "is_beyond", "outcome"),
+    [
+        (CANDIDATE, True, Outcome.NOT_RUN),
+        (CANDIDATE, False, Outcome.INCONCLUSIVE),
+        (Arm.BASELINE, True, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_deployment_that_is_refused_was_not_run_beyond_the_scope_and_is_void_within(
+    arm: Arm, is_beyond: bool, outcome: Outcome
+) -> None:
+    plan = plan_of([beyond(is_beyond=is_beyond)])
+    refused = failure(
+        sweep=plan.digest, cell=plan.cells[0].name, index=0, cause="refused", arm=arm, message="no drafts"
+    )
+    result = judge_one(plan, [refused])
+    assert result.outcome is outcome and f"{arm} refuses the deployment: no drafts" in result.message
+
+
+def test_steps_that_fell_back_are_noted_beside_a_cell_that_was_timed() -> None:
+    blocks = [with_visits(b, in_arm(CANDIDATE, fallbacks={"too many": 2})) for b in GOOD]
+    assert "candidate: 24 steps fell back: too many" in judge_one(PLAN, blocks).notes
+
+
 def test_every_workload_has_a_time_of_its_own() -> None:
     cells = Axes(
         workloads=(Workload.PREFILL, Workload.MIXED, Workload.DECODE, Workload.AGENT),

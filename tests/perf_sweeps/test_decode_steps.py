@@ -10,7 +10,9 @@ from perf_sweeps.decode_steps import VisitSteps, read_visit
 TARGETS = CodeTargets(specialized_code=frozenset({"fast"}), baseline_code=frozenset({"plain"}))
 
 
-def row(step: int, *ids: str, prefill: int = 0, emitted: int = 1, fast: bool = True) -> LedgerRow:
+def row(
+    step: int, *ids: str, prefill: int = 0, emitted: int = 1, fast: bool = True, reason: str = ""
+) -> LedgerRow:
     return LedgerRow(
         step=step,
         started_ns=step * 5_000_000,
@@ -25,7 +27,7 @@ def row(step: int, *ids: str, prefill: int = 0, emitted: int = 1, fast: bool = T
             )
             for i in ids
         ),
-        decisions=(StepDecision(target="t", specialized=fast, reason=""),),
+        decisions=(StepDecision(target="t", specialized=fast, reason=reason),),
         ran={"fast": int(fast), "plain": int(not fast)},
     )
 
@@ -66,3 +68,19 @@ def test_the_acceptance_length_is_tokens_by_request_and_step() -> None:
 def test_the_span_is_that_of_the_visits_own_steps() -> None:
     assert read(row(0, "zr"), row(1, "ar"), row(3, "br"), row(9, "zr")).span_s == pytest.approx(0.010000001)
     assert read(row(0, "zr")).span_s is None
+
+
+def test_steps_that_fell_back_are_counted_by_the_reason_that_was_told() -> None:
+    contradicted = row(3, "ar").model_copy(update={"ran": {"plain": 1}})
+    undecided = row(4, "ar", fast=False).model_copy(update={"decisions": ()})
+    steps = read(
+        row(0, "ar", "br", prefill=2, fast=False, reason="a prompt"),
+        row(1, "ar", fast=False, reason="drafts"),
+        row(2, "br", fast=False, reason="drafts"),
+        contradicted,
+        undecided,
+        row(5, "ar"),
+        row(6, "ar", fast=False),
+        row(7, "zr", fast=False, reason="a stranger's"),
+    )
+    assert steps.fallbacks == {"drafts": 2, "decided to be, and other code ran": 1, "no reason told": 1}

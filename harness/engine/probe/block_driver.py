@@ -15,12 +15,18 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
 from harness.engine.probe.drawn_weights import describe_weights, offer_weights
-from harness.engine.probe.engine_start import inspect_models_here, start_engine, start_replaying
+from harness.engine.probe.engine_start import (
+    REFUSALS,
+    inspect_models_here,
+    is_lack_of_memory,
+    start_engine,
+    start_replaying,
+)
 from harness.engine.tracer import Tracer, active
 from harness.engine.worker_extension import FasttrackWorkerExtension
 
@@ -187,6 +193,13 @@ def graphs_followed(tracer: Tracer) -> AbstractContextManager[None]:
     return follow_cuda_graphs(tracer.steps)
 
 
+def tell_refusal(error: BaseException, port: int, nonce: str) -> None:
+    """Says why there will be no engine; who asked for it may have gone."""
+    why = " ".join(f"{type(error).__name__}: {error}".split())[:2000]
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(json.dumps({"nonce": nonce, "refused": why}).encode() + b"\n")
+
+
 def main() -> None:
     """Starts the engine, says so, and obeys."""
     plan = json.loads(Path(sys.argv[1]).read_bytes())
@@ -197,7 +210,12 @@ def main() -> None:
     started = time.monotonic()
     drawer = offer_weights(plan.get("weights"))
     with graphs_followed(tracer):
-        engine = (start_replaying if plan.get("gives_tokens") else start_engine)(plan["args"])
+        try:
+            engine = (start_replaying if plan.get("gives_tokens") else start_engine)(plan["args"])
+        except REFUSALS as error:
+            if not is_lack_of_memory(error):
+                tell_refusal(error, plan["port"], plan["nonce"])
+            raise
         with socket.create_connection(("127.0.0.1", plan["port"])) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with connection.makefile("r", encoding="utf-8") as asked, connection.makefile("w") as answers:

@@ -46,7 +46,7 @@ def test_the_arms_of_a_sweep_differ_in_the_switch(tmp_path: Path) -> None:
 
 
 def test_a_driver_whose_modules_are_not_there_is_an_error_that_names_them(tmp_path: Path) -> None:
-    server = gpu_arms(tmp_path).server(Arm.BASELINE, tmp_path)
+    server = gpu_arms(tmp_path).server(Engine(), Arm.BASELINE, tmp_path)
     lost = BlockServer(
         replace(server.spec, env={**server.spec.env, "PYTHONPATH": "/nowhere"}),
         (),
@@ -74,8 +74,9 @@ def test_an_engine_that_a_cpu_does_not_serve_is_refused_with_the_reason(
 
 
 def test_drafts_are_asked_for_only_by_cells_with_drafts() -> None:
-    assert draft_arguments(0) == ()
-    assert '"num_speculative_tokens": 3' in draft_arguments(3)[-1]
+    assert draft_arguments(Engine()) == ()
+    assert '"num_speculative_tokens": 3' in draft_arguments(Engine(draft_tokens=3))[-1]
+    assert "synthetic" not in draft_arguments(Engine(draft_tokens=3))[-1]
 
 
 def test_every_arm_runs_as_the_rest_of_the_cpu_tier_does(tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def plan_of(server: BlockServer) -> list[str]:
 def test_arms_on_a_gpu_serve_the_slice_as_the_gpu_tier_does(tmp_path: Path) -> None:
     arms = gpu_arms(tmp_path)
     for arm in Arm:
-        server = arms.server(arm, tmp_path)
+        server = arms.server(Engine(), arm, tmp_path)
         assert plan_of(server) == list(served_args(GPU_MANIFEST, arm))
         assert server.spec.dispatch == GPU_MANIFEST.dispatch
         assert server.spec.additional_config.get("decode_backend") == (
@@ -122,6 +123,29 @@ def test_the_overhead_is_that_of_the_candidates_engine_on_either_tier(tmp_path: 
         assert server.spec.additional_config["decode_backend"] == "latency_specialized"
     assert on_a_cpu.spec.environment(tmp_path).items() >= CPU_ENV.items()
     assert (on_a_gpu.spec.model_dir.name, on_a_cpu.spec.model_dir.name) == (SLICE, CHECKPOINT)
+
+
+def test_drafts_on_a_gpu_are_accepted_by_chance_and_have_graphs_of_as_many_rows(tmp_path: Path) -> None:
+    args = plan_of(gpu_arms(tmp_path).server(Engine(draft_tokens=3, acceptance_length=2.5), Arm.BASELINE, tmp_path))
+    plain = list(served_args(GPU_MANIFEST, Arm.BASELINE))
+    assert args[: len(plain)] == plain
+    rest = args[len(plain) :]
+    assert rest[: rest.index("--no-enable-prefix-caching")] == [
+        "--cudagraph-capture-sizes",
+        *("4", "8", "16", "32", "64", "128", "256"),
+    ]
+    asked = json.loads(rest[-1])
+    assert (asked["method"], asked["num_speculative_tokens"]) == ("ngram", 3)
+    assert (asked["rejection_sample_method"], asked["synthetic_acceptance_length"]) == ("synthetic", 2.5)
+
+
+def test_an_engine_that_says_that_it_does_not_take_the_deployment_is_told_apart_from_one_that_breaks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (failure,) = measured(tmp_path, monkeypatch, candidate="refuses")
+    assert isinstance(failure, Failure)
+    assert (failure.cause, failure.arm) == ("refused", Arm.CANDIDATE)
+    assert "ValueError: no drafts" in failure.message
 
 
 def test_a_gpu_serves_one_rank_without_drafts(tmp_path: Path) -> None:
@@ -179,7 +203,7 @@ def test_routing_functions_are_told_to_the_tracers_of_the_arms(tmp_path: Path) -
     }
     for spec in (
         CpuArms(manifest=MANIFEST, **about).spec(Engine(), Arm.CANDIDATE, tmp_path),
-        GpuArms(manifest=GPU_MANIFEST, **about).server(Arm.CANDIDATE, tmp_path).spec,
+        GpuArms(manifest=GPU_MANIFEST, **about).server(Engine(), Arm.CANDIDATE, tmp_path).spec,
     ):
         assert spec.trace_settings.routers == ("m:route",)
 

@@ -39,6 +39,9 @@ connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 asked, answers = connection.makefile("r"), connection.makefile("w")
 def say(**fields):
     print(json.dumps(fields), file=answers, flush=True)
+if behaviour == "refuses":
+    say(nonce=nonce, refused="ValueError: no drafts")
+    sys.exit(1)
 say(nonce=nonce, ready_s=1.0, gives_tokens=behaviour != "cannot be given tokens" and plan["gives_tokens"])
 step = 0
 def compute(requests, is_prefill, seconds):
