@@ -109,6 +109,10 @@ class Visit(Record):
     """Share of the decode tokens that the specialised path served."""
     fallbacks: dict[str, int] = Field(default_factory=dict)
     """Decode steps that went another way than the specialised path after it was asked, by the reason that it told."""
+    num_ranks: int = Field(ge=1, default=1)
+    """Workers that wrote a ledger."""
+    rank_difference: str = ""
+    """Where they did not schedule, decide and run the same in a step; empty: nowhere."""
     open_loop: OpenLoopCheck | None = None
     """Of an arm's first visit of a cell, where another load generator than the harness's client did the work."""
     experts: ExpertCounts | None = None

@@ -46,6 +46,8 @@ class Engine(Record):
     def _holds_together(self) -> Self:
         if self.acceptance_length is not None and self.acceptance_length > self.draft_tokens + 1:
             raise ValueError("a step emits a token a draft at most, and one more")
+        if self.tensor_parallel % self.decode_context_parallel:
+            raise ValueError("contexts are shared out among the ranks of tensor parallelism")
         return self
 
     @property

@@ -29,6 +29,10 @@ class VisitSteps:
     """From the start of the visit's first step to the end of its last; None where it has none."""
     fallbacks: Mapping[str, int] = field(default_factory=dict)
     """Pure decode steps that were decided and not served by the specialised path, by the reason that was told."""
+    num_ranks: int = 1
+    """That wrote ledgers; the account is rank 0's."""
+    rank_difference: str = ""
+    """Where another rank did something else in a step; empty: nowhere."""
 
 
 def read_visit(

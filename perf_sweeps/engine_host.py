@@ -106,7 +106,7 @@ class EngineHost:
             raise
         if load == "vllm-bench":
             self._bench = BenchDriver(Path(self._bench_folder.name))
-        self._tails = {arm: LedgerTail(spec.ledger_dir) for arm, spec in specs.items()}
+        self._tails = {arm: LedgerTail(spec.ledger_dir, spec.num_ranks) for arm, spec in specs.items()}
         self._warm: set[tuple[str, Arm]] = set()
         self._num_bench_runs = 0
 
@@ -228,7 +228,7 @@ class EngineHost:
     def _forget(self, arm: Arm) -> None:
         """Empties the prefix cache, and passes over what the ledger holds of earlier requests."""
         self._servers[arm].reset_prefix_cache()
-        self._tails[arm].new_rows()
+        self._tails[arm].skip()
 
     def _wake(self, arm: Arm) -> None:
         if self._awake is arm:
@@ -281,6 +281,6 @@ def vocabulary_of(model_dir: Path) -> int | None:
 
 def require_sound(arm: Arm, spec: ArmSpec) -> None:
     """Raises when the arm's tracer did not show that it is alive: its ledger would count for nothing."""
-    problems = [p for p in read_ledger(spec.ledger_dir, spec.nonce).problems if "no row" not in p]
+    problems = [p for p in read_ledger(spec.ledger_dir, spec.nonce, spec.num_ranks).problems if "no row" not in p]
     if problems:
         raise EngineError("tracer", f"{arm}: {problems[0]}")

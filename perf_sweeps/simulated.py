@@ -68,6 +68,7 @@ class SimulatedHost:
             counted_tokens=sum(outputs),
             wall_s=duration_s,
             specialized_share=float(arm is Arm.CANDIDATE),
+            num_ranks=cell.engine.tensor_parallel,
             machine=MachineState(foreign_cpu_share=0.0),
         )
 

@@ -51,6 +51,8 @@ def _by_engine(cell: Cell, steps: VisitSteps | None, input_lens: Sequence[int]) 
         "counted_tokens": steps.num_tokens,
         "specialized_share": steps.specialized_share,
         "fallbacks": dict(steps.fallbacks),
+        "num_ranks": steps.num_ranks,
+        "rank_difference": steps.rank_difference,
     }
 
 

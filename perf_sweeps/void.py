@@ -73,6 +73,10 @@ def _faults(cell: Cell, visit: Visit) -> Sequence[str]:
     other = [n for n in visit.input_lens if n != cell.input_len]
     if other and cell.workload is not Workload.AGENT:
         lines.append(f"{len(other)} prompts have another length than {cell.input_len}, such as {other[0]}")
+    if visit.num_ranks != cell.engine.tensor_parallel:
+        lines.append(f"{visit.num_ranks} ranks served it, not {cell.engine.tensor_parallel}")
+    if visit.rank_difference:
+        lines.append(f"the ranks did not do the same: {visit.rank_difference}")
     if visit.num_truncated:
         lines.append(f"{visit.num_truncated} turns were cut short")
     total = sum(visit.output_lens)

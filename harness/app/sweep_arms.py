@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import io
 import json
+import os
 import secrets
 import shutil
 import tarfile
@@ -23,7 +24,7 @@ from harness.app.recorder import Progress, Recorder
 from harness.engine.arm_spec import CPU_ENV, ArmSpec
 from harness.engine.block_server import BlockServer
 from harness.engine.server import ArmServer
-from harness.facts.environment import collect_environment
+from harness.facts.environment import collect_environment, find_gpus
 from harness.facts.git import Repository
 from harness.facts.gpu_state import find_gpu_reader
 from harness.model.change import Change
@@ -37,6 +38,16 @@ from perf_sweeps.cell import Engine
 from perf_sweeps.engine_host import EngineHost
 from perf_sweeps.measure import ArmHost
 from perf_sweeps.overhead_host import OverheadHost
+
+
+RANK_WORKER = "harness.engine.probe.rank_worker.RankWorker"
+ONE_HOST = {
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    "VLLM_HOST_IP": "127.0.0.1",
+    "GLOO_SOCKET_IFNAME": "lo",
+    "NCCL_SOCKET_IFNAME": "lo",
+}
+"""Of engines of several ranks: all are of one host, which may have no network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +123,7 @@ class CpuArms(_Arms):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuArms(_Arms):
-    """Opens hosts whose arms serve, on this machine's GPU, what the manifest serves there: its slice, or the miniature
+    """Opens hosts whose arms serve, on this machine's GPUs, what the manifest serves there: its slice, or the miniature
     model. Decode steps are replayed graphs, which the arms' tracers follow.
     """
 
@@ -122,8 +133,9 @@ class GpuArms(_Arms):
 
     def __call__(self, engine: Engine, arms: tuple[Arm, ...]) -> EngineHost:
         """Starts the arms; raises `EngineError`, also for an engine that this host cannot start."""
-        if engine != Engine(draft_tokens=engine.draft_tokens, acceptance_length=engine.acceptance_length):
-            raise EngineError("no-such-engine", f"The gpu tier serves one rank, not {engine.name}.")
+        if (num_gpus := count_gpus()) < engine.tensor_parallel:
+            message = f"{engine.name} needs {engine.tensor_parallel} GPUs of one machine, and has {num_gpus}."
+            raise EngineError("too-few-gpus", message)
         workdir = self.make_workdir()
         return EngineHost(
             {arm: self.server(engine, arm, workdir) for arm in arms},
@@ -139,21 +151,42 @@ class GpuArms(_Arms):
     def server(self, engine: Engine, arm: Arm, workdir: Path) -> BlockServer:
         """The process of an arm, not started."""
         manifest = self.manifest
+        ranks = parallel_arguments(engine)
         spec = self._spec(
             arm,
             workdir,
-            env=self.env,
+            env={**self.env, **(ONE_HOST if ranks else {})},
+            worker_processes=engine.tensor_parallel if ranks else 0,
             model_dir=self.folder / (SLICE if manifest.models.slice is not None else CHECKPOINT),
             max_model_len=manifest.gpu_model.max_model_len,
             # Kernels that one arm compiled are not run for another.
             cache_dir=workdir / "cache" / arm.value,
         )
         args = [a.replace("{model}", str(spec.model_dir)) for a in served_args(manifest, arm)]
+        args += ranks
         if engine.draft_tokens:
             # A step of a request has a row a draft and one more.
             rows = [size * (1 + engine.draft_tokens) for size in graph_sizes(manifest)]
             args += ["--cudagraph-capture-sizes", *map(str, rows), *draft_arguments(engine)]
         return BlockServer(spec, args, weights=weights_source(manifest, self.folder))
+
+
+def count_gpus() -> int:
+    """GPUs that an engine of this process may take: all of the machine, or those that the environment leaves it."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return len(find_gpus()) if named is None else len([name for name in named.split(",") if name.strip()])
+
+
+def parallel_arguments(engine: Engine) -> tuple[str, ...]:
+    """Of an engine of several ranks, each a process of vLLM's own executor; none for one rank."""
+    if engine.tensor_parallel == 1:
+        return ()
+    return (
+        *("--tensor-parallel-size", str(engine.tensor_parallel)),
+        *("--decode-context-parallel-size", str(engine.decode_context_parallel)),
+        *("--distributed-executor-backend", "mp"),
+        *("--worker-extension-cls", RANK_WORKER),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

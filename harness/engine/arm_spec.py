@@ -59,9 +59,16 @@ class ArmSpec:
     cache_dir: Path | None = None
     """A folder for the engine's caches that several servers of one run may share; None gives each its own."""
     num_threads: int = 1
+    worker_processes: int = 0
+    """Of a driven engine, a rank each; 0: it computes in its own process."""
     starts_warm: bool = False
     """Whether it is forked from a process that has imported vLLM, and nothing of a subject, before."""
     env: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def num_ranks(self) -> int:
+        """Workers of the engine, each with a ledger of its own."""
+        return max(1, self.worker_processes)
 
     @property
     def served_model_name(self) -> str:

@@ -20,6 +20,8 @@ from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.probe import DrawnWeights, WeightsSource
 
 DRIVER = "harness.engine.probe.block_driver"
+PLAN = "plan.json"
+"""In the ledger's folder: what the driver is told."""
 GREETING_S = 5.0
 """For a process that has connected to say who it is."""
 FAULTS = (KeyError, TypeError, ValueError, AttributeError)
@@ -88,7 +90,7 @@ class BlockServer(DrivenProcess, Completer):
         folder = self.spec.ledger_dir
         folder.mkdir(parents=True, exist_ok=True)
         with socket.create_server(("127.0.0.1", 0)) as listener:
-            plan = folder / "plan.json"
+            plan = folder / PLAN
             source = self._source.model_dump() if self._source is not None else None
             asked = {
                 "args": self._args,
@@ -96,6 +98,7 @@ class BlockServer(DrivenProcess, Completer):
                 "weights": source,
                 "nonce": self.spec.nonce,
                 "gives_tokens": self._asks_to_give,
+                "has_workers": self.spec.worker_processes > 0,
             }
             plan.write_text(json.dumps(asked))
             try:
@@ -159,10 +162,10 @@ class BlockServer(DrivenProcess, Completer):
             raise self.error("blocks-unreadable", "The engine's process tells no tokens.") from error
 
     def rpc(self, method: str, *args: str) -> tuple[dict[str, Any], ...]:
-        """Calls a method of the worker extension in the one worker, which this process is."""
+        """Calls a method of the worker extension in every worker; one answer a rank."""
         self._say(do="rpc", method=method, args=args)
         try:
-            return (dict(self._hear()["answer"]),)
+            return tuple(dict(answer) for answer in self._hear()["answers"])
         except FAULTS as error:
             raise self.error(
                 "blocks-unreadable", f"The engine's process does not answer {method}."

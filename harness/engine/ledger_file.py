@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +29,15 @@ class LedgerFile:
             self._open()
         self._write_line({"kind": kind, **fields})
 
-    @contextmanager
-    def held_back(self) -> Iterator[None]:
-        """Keeps records in memory and writes them at the end, in their order: a step's row takes time to write."""
-        held: list[tuple[str, dict[str, Any]]] = []
-        self.held = held
-        try:
-            yield
-        finally:
-            self.held = None
-            for kind, fields in held:
-                self.write(kind, **fields)
+    def hold_back(self) -> None:
+        """Keeps records in memory from now on, since a row takes time to write; those that are held already stay."""
+        self.held = self.held or []
+
+    def write_held(self) -> None:
+        """Writes what was held, and every further record at once."""
+        held, self.held = self.held or [], None
+        for kind, fields in held:
+            self.write(kind, **fields)
 
     def _open(self) -> None:
         self._pid = os.getpid()

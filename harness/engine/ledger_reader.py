@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.model.ledger import ImportedFile, LedgerRow, StepRequest, TracerProof
+from harness.model.ledger import ImportedFile, LedgerRow, StepRequest, TracerProof, find_rank_difference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,24 +57,30 @@ def _one_further(request: StepRequest) -> StepRequest:
 
 @dataclass(slots=True)
 class _Parts:
-    rows: list[LedgerRow] = field(default_factory=list)
-    proof: TracerProof | None = None
+    num_ranks: int
+    rows_of: dict[int, list[LedgerRow]] = field(default_factory=dict)
+    """By the rank of the worker that wrote them."""
+    rank: int = 0
+    """Of the worker whose file is being read."""
+    proofs: list[TracerProof] = field(default_factory=list)
+    """Each worker's latest."""
     imported: dict[tuple[str, str, str], ImportedFile] = field(default_factory=dict)
     modules: set[str] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    num_workers: int = 0
 
 
-def read_ledger(ledger_dir: Path, nonce: str) -> LedgerReading:
-    """Everything that the tracers of one arm wrote into `ledger_dir` under `nonce`."""
-    parts = _Parts()
+def read_ledger(ledger_dir: Path, nonce: str, num_ranks: int = 1) -> LedgerReading:
+    """Everything that the tracers of one arm wrote into `ledger_dir` under `nonce`: rank 0's rows, the others' held
+    against them."""
+    parts = _Parts(num_ranks=num_ranks)
     for path in sorted(ledger_dir.glob("*.jsonl")):
         _read_file(path, nonce, parts)
     _complain(parts)
+    proofs = sorted(parts.proofs, key=lambda proof: proof.rank)
     return LedgerReading(
-        rows=tuple(parts.rows),
-        proof=parts.proof,
+        rows=tuple(parts.rows_of.get(0, ())),
+        proof=proofs[0] if proofs else None,
         imported=tuple(parts.imported[key] for key in sorted(parts.imported)),
         modules=tuple(sorted(parts.modules)),
         problems=tuple(parts.problems),
@@ -89,15 +95,14 @@ def _read_file(path: Path, nonce: str, parts: _Parts) -> None:
             f"{path.name}: not written by this run's tracer (its nonce is missing or another)"
         )
         return
-    if any(r.get("kind") == "proof" for r in records):
-        parts.num_workers += 1
-    rows = RowReader()
+    parts.rank, before, rows = 0, list(parts.proofs), RowReader()
     for number, record in enumerate(records[1:], start=2):
         try:
             _take(record, nonce, parts, rows)
         except (ValidationError, KeyError, TypeError) as error:
             detail = str(error).replace("\n", " ")[:300]
             parts.problems.append(f"{path.name}, record {number}: not what a tracer writes: {detail}")
+    parts.proofs = [*before, *parts.proofs[len(before) :][-1:]]
 
 
 def _records(path: Path, parts: _Parts) -> Iterator[Mapping[str, Any]]:
@@ -120,10 +125,12 @@ def _take(record: Mapping[str, Any], nonce: str, parts: _Parts, rows: RowReader)
     fields = dict(record)
     kind = fields.pop("kind")
     if kind == "row":
-        parts.rows.append(rows.read(record))
+        parts.rows_of.setdefault(parts.rank, []).append(rows.read(record))
     elif kind == "proof":
-        parts.proof = TracerProof.model_validate(fields)
-        if parts.proof.nonce != nonce:
+        proof = TracerProof.model_validate(fields)
+        parts.proofs.append(proof)
+        parts.rank = proof.rank
+        if proof.nonce != nonce:
             parts.problems.append("a proof carries another run's nonce")
     elif kind == "imported":
         file = ImportedFile.model_validate(fields)
@@ -137,16 +144,32 @@ def _take(record: Mapping[str, Any], nonce: str, parts: _Parts, rows: RowReader)
 
 
 def _complain(parts: _Parts) -> None:
-    if parts.num_workers > 1:
-        parts.problems.append(f"{parts.num_workers} workers wrote ledgers, one was expected")
-    if parts.proof is None:
+    rows, ranks = parts.rows_of.get(0, []), sorted(proof.rank for proof in parts.proofs)
+    if len(ranks) > parts.num_ranks:
+        expected = "one was" if parts.num_ranks == 1 else f"{parts.num_ranks} were"
+        parts.problems.append(f"{len(ranks)} workers wrote ledgers, {expected} expected")
+    elif not ranks:
         parts.problems.append("no worker's tracer has shown that it is alive")
-    elif not parts.proof.marker_seen:
+    elif ranks != list(range(parts.num_ranks)):
+        parts.problems.append(f"of {parts.num_ranks} ranks, {ranks} have shown that their tracers are alive")
+    if not all(proof.marker_seen for proof in parts.proofs):
         parts.problems.append("the tracer did not see its own marker, so it may not see anything else")
-    elif not any(hook.endswith(".execute_model") for hook in parts.proof.step_hooks):
+    elif not all(any(h.endswith(".execute_model") for h in proof.step_hooks) for proof in parts.proofs):
         parts.problems.append("the tracer found no engine function to see steps at")
-    if not parts.rows:
+    if not rows:
         parts.problems.append("the ledger has no row: no engine step was seen")
-    steps = [row.step for row in parts.rows]
-    if parts.num_workers <= 1 and sorted(steps) != list(range(len(steps))):
+    if len(ranks) <= parts.num_ranks and sorted(row.step for row in rows) != list(range(len(rows))):
         parts.problems.append("the ledger's steps are not numbered without gap: rows are lost or doubled")
+    if difference := _find_difference(parts, rows):
+        parts.problems.append(f"ranks do not agree: {difference}")
+
+
+def _find_difference(parts: _Parts, rows: list[LedgerRow]) -> str:
+    for rank in range(1, parts.num_ranks):
+        others = {row.step: row for row in parts.rows_of.get(rank, ())}
+        for row in rows:
+            if difference := find_rank_difference(row, others.pop(row.step, None), rank):
+                return difference
+        if others:
+            return f"rank {rank} has step {min(others)}, and rank 0 has not"
+    return ""

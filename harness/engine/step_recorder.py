@@ -218,11 +218,20 @@ class StepRecorder:
     @contextmanager
     def held_back(self) -> Iterator[None]:
         """Rows are written at the end, and most of them made together with others."""
-        with self._file.held_back():
-            try:
-                yield
-            finally:
-                self.settle()
+        self.hold_back()
+        try:
+            yield
+        finally:
+            self.write_held()
+
+    def hold_back(self) -> None:
+        """Rows are written later from now on; those that wait already stay."""
+        self._file.hold_back()
+
+    def write_held(self) -> None:
+        """Makes the rows of the steps that are kept and writes what waited, and every further row at once."""
+        self.settle()
+        self._file.write_held()
 
     def settle(self) -> None:
         """Makes the rows of the steps that are kept, so that `num_steps` counts them."""

@@ -43,6 +43,10 @@ _MARKER = DecisionTarget(target=marker.DECISION_TARGET, value="", specialized="m
 _active: Tracer | None = None
 
 
+def _nothing() -> None:
+    return
+
+
 class Tracer:
     """What one process of the engine has seen. Only a process with a model runner, a worker, writes it down."""
 
@@ -53,6 +57,9 @@ class Tracer:
         self.steps.after_steps = self._notice_imports
         self.coverage: Any = None
         self.is_worker = False
+        self.before_runner: Callable[[], None] = _nothing
+        """Called in a worker before it makes its model runner; its device is chosen then."""
+        self._rank = 0
         self._pending: list[tuple[str, dict[str, Any]]] = []
         self._wrapped: list[str] = []
         self._missing: dict[str, str] = {}
@@ -99,6 +106,7 @@ class Tracer:
 
         @functools.wraps(function)
         def made(runner: Any, *args: Any, **kwargs: Any) -> None:
+            self.before_runner()
             function(runner, *args, **kwargs)
             self.steps.guard("a runner's start", self._become_worker, runner)
 
@@ -107,6 +115,7 @@ class Tracer:
     def _become_worker(self, runner: Any) -> None:
         self.is_worker = True
         self.steps.book.max_model_len = getattr(runner, "max_model_len", None)
+        self._rank = int(getattr(getattr(runner, "parallel_config", None), "rank", 0))
         self.start_coverage()
         self._prove()
         for kind, fields in self._pending:
@@ -138,6 +147,7 @@ class Tracer:
                 wrapped=self._wrapped,
                 missing=self._missing,
                 step_hooks=self._step_hooks,
+                rank=self._rank,
             )
 
     def _notice_imports(self) -> None:

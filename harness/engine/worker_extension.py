@@ -59,6 +59,15 @@ class FasttrackWorkerExtension:
         profile.arm()
         return {}
 
+    def fasttrack_rows(self, word: str) -> dict[str, Any]:
+        """Keeps the ledger's rows in memory from "hold" on, and writes them at "write"."""
+        steps = _tracer().steps
+        if word == "hold":
+            steps.hold_back()
+        else:
+            steps.write_held()
+        return {}
+
     def fasttrack_hold(self, folder: str) -> dict[str, Any]:
         """Keeps the engine from its next step until the client says so in `folder` (`harness.engine.hold`)."""
         begun, ended = Path(folder, HOLD_BEGUN), Path(folder, HOLD_ENDED)

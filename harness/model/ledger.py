@@ -79,6 +79,8 @@ class TracerProof(Record):
     """Targets whose module was imported but that could not be wrapped, with the reason."""
     step_hooks: tuple[str, ...]
     """Engine functions that the tracer hooks to see steps, for instance `GPUModelRunner.execute_model`."""
+    rank: int = 0
+    """Of the worker among those of its engine."""
 
 
 class ImportedFile(Record):
@@ -96,6 +98,20 @@ class CodeTargets:
 
     specialized_code: frozenset[str]
     baseline_code: frozenset[str]
+
+
+_SAME_IN_ALL_RANKS = ("num_reqs", "requests", "decisions", "ran", "num_draft_tokens", "graph_replayed")
+
+
+def find_rank_difference(row: LedgerRow, other: LedgerRow | None, rank: int) -> str:
+    """What a rank saw or did otherwise in a step than rank 0 (`row`), times aside; empty: nothing."""
+    if other is None:
+        return f"rank {rank} has no step {row.step}"
+    for name in _SAME_IN_ALL_RANKS:
+        ours, theirs = getattr(row, name), getattr(other, name)
+        if ours != theirs:
+            return f"step {row.step}: {name} of rank {rank} are {str(theirs)[:200]}, of rank 0 {str(ours)[:200]}"
+    return ""
 
 
 def path_of(row: LedgerRow, targets: CodeTargets) -> Path:

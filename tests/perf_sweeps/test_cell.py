@@ -45,7 +45,7 @@ def test_every_axis_is_part_of_a_cells_name() -> None:
         cell(prompts="random"),
         cell(workload="mixed"),
         cell(engine=Engine(tensor_parallel=2)),
-        cell(engine=Engine(decode_context_parallel=2)),
+        cell(engine=Engine(tensor_parallel=2, decode_context_parallel=2)),
         cell(workload="speculative", engine=engine),
         cell(workload="speculative", engine=Engine(draft_tokens=2, acceptance_length=1.5)),
     ]

@@ -15,11 +15,11 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from harness.engine.probe.drawn_weights import describe_weights, offer_weights
+from harness.engine.probe.drawn_weights import describe_ranks, describe_weights, offer_weights
 from harness.engine.probe.engine_start import (
     REFUSALS,
     inspect_models_here,
@@ -34,8 +34,10 @@ from harness.engine.worker_extension import FasttrackWorkerExtension
 class BlockEngine:
     """One running engine, and the commands that it obeys."""
 
-    def __init__(self, engine: Any, answers: TextIO, tracer: Tracer) -> None:
+    def __init__(self, engine: Any, answers: TextIO, tracer: Tracer, has_workers: bool = False) -> None:
+        """`tracer` is this process's, which is the one worker unless the engine has processes for its ranks."""
         self._engine = engine
+        self._has_workers = has_workers
         self._tracer = tracer
         self._answers = answers
 
@@ -53,7 +55,7 @@ class BlockEngine:
             if command["do"] == "tokenize":
                 self._say(tokens=self._tokenize(command["text"]))
             elif command["do"] == "rpc":
-                self._say(answer=getattr(FasttrackWorkerExtension(), command["method"])(*command["args"]))
+                self._say(answers=self._call(command["method"], *command["args"]))
             elif command["do"] == "forget":
                 self._say(forgot=self._forget())
             elif command["do"] == "alternate":
@@ -61,9 +63,25 @@ class BlockEngine:
                     turns = self._alternate(command["requests"], command["turns"], command["num_steps"])
                 self._say(turns=turns)
             else:
-                with self._tracer.steps.held_back():
+                with self._rows_held():
                     counts, refused = self._serve(command["requests"], command["concurrency"])
                 self._say(counts=counts, refused=refused)
+
+    def _call(self, method: str, *args: str) -> list[dict[str, Any]]:
+        """What each worker answers, in the order of the ranks."""
+        if self._has_workers:
+            return list(self._engine.collective_rpc(method, args=args))
+        return [getattr(FasttrackWorkerExtension(), method)(*args)]
+
+    @contextmanager
+    def _rows_held(self) -> Iterator[None]:
+        if not self._has_workers:
+            with self._tracer.steps.held_back():
+                yield
+            return
+        self._call("fasttrack_rows", "hold")
+        yield
+        self._call("fasttrack_rows", "write")
 
     def _say(self, **fields: Any) -> None:
         self._answers.write(json.dumps(fields, separators=(",", ":")) + "\n")
@@ -206,10 +224,12 @@ def main() -> None:
     tracer = active()
     if tracer is None:
         raise RuntimeError("a timed arm has no tracer")
+    has_workers = bool(plan.get("has_workers"))
     inspect_models_here()
     started = time.monotonic()
     drawer = offer_weights(plan.get("weights"))
-    with graphs_followed(tracer):
+    # Workers follow their own; a graph of this process would only take a device's memory.
+    with nullcontext() if has_workers else graphs_followed(tracer):
         try:
             engine = (start_replaying if plan.get("gives_tokens") else start_engine)(plan["args"])
         except REFUSALS as error:
@@ -219,7 +239,10 @@ def main() -> None:
         with socket.create_connection(("127.0.0.1", plan["port"])) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with connection.makefile("r", encoding="utf-8") as asked, connection.makefile("w") as answers:
-                weights = drawer.describe(engine) if drawer is not None else describe_weights(engine)
+                if has_workers:
+                    weights = describe_ranks(engine.collective_rpc("fasttrack_weights"))
+                else:
+                    weights = drawer.describe(engine) if drawer is not None else describe_weights(engine)
                 ready = {
                     "nonce": plan["nonce"],
                     "ready_s": round(time.monotonic() - started, 1),
@@ -228,7 +251,7 @@ def main() -> None:
                 }
                 answers.write(json.dumps(ready) + "\n")
                 answers.flush()
-                BlockEngine(engine, answers, tracer).obey(asked)
+                BlockEngine(engine, answers, tracer, has_workers).obey(asked)
         engine.engine_core.shutdown()
 
 

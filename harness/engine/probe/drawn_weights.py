@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -47,7 +48,11 @@ class WeightsDrawer:
         data = Path(self._source.file).read_bytes()
         module = ModuleType("fasttrack_drawn_weights")
         exec(compile(data, self._source.file, "exec"), vars(module))
-        vars(module)[self._source.name.rpartition(":")[2]](model)
+        function = vars(module)[self._source.name.rpartition(":")[2]]
+        if "rank" in inspect.signature(function).parameters:
+            function(model, rank=_rank())
+        else:
+            function(model)
         self._drawn = DrawnWeights(
             by=self._source.name, source=hashlib.sha256(data).hexdigest(), digest=digest_parameters(model)
         )
@@ -70,6 +75,24 @@ def offer_weights(source: Mapping[str, Any] | None) -> WeightsDrawer | None:
 def describe_weights(engine: Any) -> DrawnWeights | None:
     """The engine's own dummy weights, or None where a checkpoint holds them."""
     return DrawnWeights(by=DUMMY_LOADER) if _load_format(engine) == "dummy" else None
+
+
+def describe_ranks(told: Sequence[Mapping[str, Any]]) -> DrawnWeights | None:
+    """What the workers' weights are together; None where a checkpoint holds them."""
+    found = [DrawnWeights.model_validate(one["weights"]) for one in told if one["weights"] is not None]
+    if not found:
+        return None
+    digests = "\n".join(one.digest for one in found)
+    return found[0].model_copy(
+        update={"digest": hashlib.sha256(digests.encode()).hexdigest() if found[0].digest else ""}
+    )
+
+
+def _rank() -> int:
+    """Of this process among those that share the model out."""
+    from vllm.distributed import get_tensor_model_parallel_rank
+
+    return int(get_tensor_model_parallel_rank())
 
 
 def _load_format(engine: Any) -> str:

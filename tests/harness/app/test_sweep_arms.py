@@ -7,6 +7,7 @@ import pickle
 import shutil
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -148,20 +149,79 @@ def test_an_engine_that_says_that_it_does_not_take_the_deployment_is_told_apart_
     assert "ValueError: no drafts" in failure.message
 
 
-def test_a_gpu_serves_one_rank_without_drafts(tmp_path: Path) -> None:
-    with pytest.raises(EngineError, match="not tp8"):
+@pytest.mark.parametrize(("visible", "has"), [("0,1", 2), ("", 0), ("3", 1)])
+def test_an_engine_of_more_ranks_than_the_machine_leaves_gpus_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str, has: int
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with pytest.raises(EngineError, match=f"tp8 needs 8 GPUs of one machine, and has {has}"):
         gpu_arms(tmp_path)(Engine(tensor_parallel=8), tuple(Arm))
 
 
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **behaviour: str) -> list[Block | Failure]:
-    """A sweep on a made GPU, whose arms are programs that sleep."""
+def test_an_engine_of_several_ranks_is_started_by_vllms_own_executor(tmp_path: Path) -> None:
+    server = gpu_arms(tmp_path).server(
+        Engine(tensor_parallel=4, decode_context_parallel=2), Arm.BASELINE, tmp_path
+    )
+    args = plan_of(server)
+    asked = dict(pairwise(args))
+    assert (asked["--tensor-parallel-size"], asked["--decode-context-parallel-size"]) == ("4", "2")
+    assert asked["--distributed-executor-backend"] == "mp" and server.spec.num_ranks == 4
+    assert asked["--worker-extension-cls"].endswith("RankWorker")
+    assert "--tensor-parallel-size" not in plan_of(gpu_arms(tmp_path).server(Engine(), Arm.BASELINE, tmp_path))
+
+
+def measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plan: SweepPlan = PLAN, **behaviour: str
+) -> list[Block | Failure]:
+    """A sweep on two made GPUs, whose arms are programs that sleep."""
     programs(monkeypatch, behaviour, user=sweep_arms)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     monkeypatch.setattr(sweep_arms, "find_gpu_reader", lambda: (lambda: GPU, ""))
     (tmp_path / "slice").mkdir()
     (tmp_path / "head").mkdir()
     records: list[Block | Failure] = []
-    run_here(PLAN.tasks(), gpu_arms(tmp_path), records.append, sweep=PLAN.digest, code_digest="")
+    run_here(plan.tasks(), gpu_arms(tmp_path), records.append, sweep=plan.digest, code_digest="")
     return records
+
+
+PAIR = PLAN.model_copy(
+    update={"cells": tuple(c.model_copy(update={"engine": Engine(tensor_parallel=2)}) for c in CELLS)}
+)
+
+
+def test_the_account_of_two_ranks_is_rank_0s_and_the_other_did_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocks = measured(tmp_path, monkeypatch, PAIR)
+    assert len(blocks) == 2
+    for block in blocks:
+        assert isinstance(block, Block) and find_faults(PAIR.cells[0], block) == ()
+        assert {(v.num_ranks, v.counted_tokens, v.rank_difference) for v in block.visits} == {(2, 20, "")}
+        assert "2 ranks served it, not 1" in find_faults(CELLS[0], block)[0]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        ("has a rank that decides otherwise", "decisions of rank 1 are"),
+        ("has a rank that skips a step", "rank 1 has no step"),
+    ],
+)
+def test_ranks_that_did_not_do_the_same_make_the_cell_void(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str, said: str
+) -> None:
+    for block in measured(tmp_path, monkeypatch, PAIR, candidate=behaviour):
+        assert isinstance(block, Block)
+        faults = find_faults(PAIR.cells[0], block)
+        assert faults and all("the ranks did not do the same" in f and said in f for f in faults)
+        assert all(f.startswith("candidate") for f in faults)
+
+
+def test_a_rank_without_a_ledger_leaves_nothing_to_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (failure,) = measured(tmp_path, monkeypatch, PAIR, candidate="loses a rank")
+    assert isinstance(failure, Failure) and "of 2 ranks, [0] have shown" in failure.message
 
 
 def test_a_visit_on_a_gpu_has_the_ledgers_account_and_the_gpus_state(

@@ -21,9 +21,19 @@ nonce, is_on = settings["nonce"], "latency_specialized" in json.dumps(plan["args
 is_again = '"auto"' in " ".join(plan["args"])
 who = "candidate" if is_on else "baseline_again" if is_again else "baseline"
 behaviour = BEHAVIOUR.get(who, "")
-ledger = open(f"{folder}/{os.getpid()}.jsonl", "a", buffering=1)
+asked_ranks = plan["args"][plan["args"].index("--tensor-parallel-size") + 1] if plan["has_workers"] else 1
+num_ledgers = 1 if behaviour == "loses a rank" else int(asked_ranks)
+ledgers = [open(f"{folder}/{os.getpid()}{rank}.jsonl", "a", buffering=1) for rank in range(num_ledgers)]
 def write(**fields):
-    ledger.write(json.dumps(fields) + "\n")
+    for rank, ledger in enumerate(ledgers):
+        if fields["kind"] == "proof":
+            fields["rank"] = rank
+        if fields["kind"] == "row" and rank and fields["step"] % 5 == 4:
+            if behaviour == "has a rank that decides otherwise":
+                fields = fields | {"decisions": [d | {"specialized": False} for d in fields["decisions"]]}
+            if behaviour == "has a rank that skips a step":
+                continue
+        ledger.write(json.dumps(fields) + "\n")
 write(kind="header", nonce=nonce, pid=os.getpid())
 targets = [*settings["code_targets"], *(d["target"] for d in settings["decisions"])]
 off = settings["code_targets"][-1:]
@@ -72,7 +82,7 @@ for line in asked:
         if behaviour == "has no profiler":
             print("CUPTI initialization failed", file=sys.stderr, flush=True)
             seen = {"num_steps": 0, "problem": "RuntimeError: made"}
-        say(answer=seen if command["args"] == ["stop"] else {})
+        say(answers=[seen if command["args"] == ["stop"] else {}] * int(asked_ranks))
         continue
     if command["do"] == "forget":
         say(forgot=behaviour != "remembers")
