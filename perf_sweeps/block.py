@@ -139,6 +139,8 @@ class Block(Record):
     host: str
     """A name for the machine that does not tell whose it is."""
     hardware: str
+    gpu_topology: str = ""
+    """Of an engine of several ranks: how the machine's GPUs are joined."""
     code_digest: str
     """Of the judge's code as the worker imported it."""
     recorded_at: str

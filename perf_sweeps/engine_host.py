@@ -69,13 +69,14 @@ class EngineHost:
         trace: Sequence[Conversation] = (),
         observe: Observe = lambda: None,
         times_kernels: bool = False,
+        gpu_topology: str = "",
     ) -> None:
         """Starts all servers; raises `EngineError` of the first that did not start, with nothing left running.
 
         `trace` is what agent cells replay; where there is none they generate theirs. `observe` reads the GPU.
         `times_kernels` profiles decode steps of each cell's first turn.
         """
-        self.hardware, self.host = hardware, host
+        self.hardware, self.host, self.gpu_topology = hardware, host, gpu_topology
         self._targets, self._trace, self._seed = targets, tuple(trace), seed
         self._observe, self._times_kernels = observe, times_kernels
         self._servers = dict(servers)
@@ -281,6 +282,8 @@ def vocabulary_of(model_dir: Path) -> int | None:
 
 def require_sound(arm: Arm, spec: ArmSpec) -> None:
     """Raises when the arm's tracer did not show that it is alive: its ledger would count for nothing."""
-    problems = [p for p in read_ledger(spec.ledger_dir, spec.nonce, spec.num_ranks).problems if "no row" not in p]
+    problems = [
+        p for p in read_ledger(spec.ledger_dir, spec.nonce, spec.num_ranks).problems if "no row" not in p
+    ]
     if problems:
         raise EngineError("tracer", f"{arm}: {problems[0]}")

@@ -22,6 +22,8 @@ class ArmHost(Protocol):
     hardware: str
     host: str
     """A name for the machine that does not tell whose it is."""
+    gpu_topology: str
+    """How the GPUs of an engine of several ranks are joined; empty: one, or not told."""
 
     def visit(self, task: BlockTask, arm: Arm, position: int) -> Visit:
         """One arm's turn in a block.
@@ -75,6 +77,7 @@ class Bench:
             attempt=attempt,
             host=self._host.host,
             hardware=self._host.hardware,
+            gpu_topology=self._host.gpu_topology,
             code_digest=self._code_digest,
             recorded_at=utc_now(),
         )

@@ -24,6 +24,8 @@ from perf_sweeps.prompts import PromptSource
 class OverheadHost:
     """One engine with the path on. Visits of the candidate are traced, those of the baselines are not."""
 
+    gpu_topology = ""
+
     def __init__(
         self,
         server: BlockServer,

@@ -125,7 +125,8 @@ def draft_lengths(scope: ScopeSection | None) -> tuple[Cell, ...]:
         batches=tuple(sorted({1, min(8, limit), limit})),
         shapes=((32, 128),),
         engines=tuple(
-            Engine(draft_tokens=count, acceptance_length=1 + round(count * 5 / 7)) for count in sorted(lengths)
+            Engine(draft_tokens=count, acceptance_length=1 + round(count * 5 / 7))
+            for count in sorted(lengths)
         ),
     ).cells()
     return mark_beyond(cells, scope) if scope is not None else cells

@@ -39,6 +39,7 @@ class SimulatedHost:
     simulation: Simulation
     hardware: str = HARDWARE
     host: str = HARDWARE
+    gpu_topology: str = ""
 
     def visit(self, task: BlockTask, arm: Arm, position: int) -> Visit:
         """The visit by arithmetic: a step takes 1 ms and 0.1 ms a request."""

@@ -130,6 +130,11 @@ def _view_environment(path: str, record: EnvironmentEvidence) -> EnvironmentView
         Fact(label="memory (GiB)", value=show(format_number(record.memory_gib), "memory_gib")),
         *(Fact(label="GPU", value=show(gpu, "gpus", i)) for i, gpu in enumerate(record.gpus)),
         *(() if record.gpus else (Fact(label="GPU", value="none"),)),
+        *(
+            (Fact(label="between GPUs", value=show(record.gpu_topology, "gpu_topology")),)
+            if record.gpu_topology
+            else ()
+        ),
         Fact(label="operating system", value=show(record.os, "os")),
         Fact(label="Python", value=show(record.python, "python")),
         Fact(label="harness source (sha256)", value=show(record.harness_sha256, "harness_sha256")),

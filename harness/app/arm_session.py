@@ -103,7 +103,7 @@ def additional_config(manifest: Manifest, arm: Arm) -> dict[str, str]:
     switch = manifest.switch
     if arm is Arm.BASELINE:
         return {}
-    return {switch.key: switch.on if arm is Arm.CANDIDATE else switch.off}
+    return {switch.key: switch.on, **switch.with_on} if arm is Arm.CANDIDATE else {switch.key: switch.off}
 
 
 class EngineSession:

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from harness.app.recorder import Progress
-from harness.app.sweep_arms import CpuArms, GpuArms, OverheadArms, ShippedArms, write_subject
+from harness.app.sweep_arms import CpuArms, GpuArms, OverheadArms, ShippedArms, count_gpus, write_subject
 from harness.app.sweep_question import AskedSweep, read_sweep
 from harness.app.sweep_result import show_result
 from harness.app.validate import scrubber_for
@@ -72,6 +72,14 @@ def _require_served(asked: AskedSweep, options: SweepOptions) -> None:
     if not is_able and options.address in (None, HERE, LOCAL):
         advice = "--plan prices it; --simulate rehearses it; --address measures it on a cluster."
         raise ConfigurationError("no-gpu-host", f"Not on this machine: {why_not}.", advice)
+    widest = max(asked.plan.cells, key=lambda cell: cell.engine.tensor_parallel)
+    if options.address in (None, HERE, LOCAL) and widest.engine.tensor_parallel > (num_gpus := count_gpus()):
+        message = (
+            f"{widest.name} needs {widest.engine.tensor_parallel} GPUs of one machine, and has {num_gpus}."
+        )
+        raise ConfigurationError(
+            "too-few-gpus", message, "Choose cells with --match, or join a cluster with --address."
+        )
 
 
 def assumed_rates(asked: AskedSweep, options: SweepOptions) -> Rates:

@@ -39,7 +39,6 @@ from perf_sweeps.engine_host import EngineHost
 from perf_sweeps.measure import ArmHost
 from perf_sweeps.overhead_host import OverheadHost
 
-
 RANK_WORKER = "harness.engine.probe.rank_worker.RankWorker"
 ONE_HOST = {
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
@@ -136,13 +135,14 @@ class GpuArms(_Arms):
         if (num_gpus := count_gpus()) < engine.tensor_parallel:
             message = f"{engine.name} needs {engine.tensor_parallel} GPUs of one machine, and has {num_gpus}."
             raise EngineError("too-few-gpus", message)
-        workdir = self.make_workdir()
+        workdir, machine = self.make_workdir(), collect_environment(Tier.GPU)
         return EngineHost(
             {arm: self.server(engine, arm, workdir) for arm in arms},
             passages=self.passages,
             seed=self.seed,
             targets=self.manifest.dispatch.targets,
-            hardware=collect_environment(Tier.GPU).machine,
+            hardware=machine.machine,
+            gpu_topology=machine.gpu_topology if engine.tensor_parallel > 1 else "",
             host="gpu",
             observe=find_gpu_reader()[0],
             times_kernels=self.times_kernels,

@@ -11,7 +11,7 @@ from harness.model.evidence import SweepEvidence
 from harness.model.swept_cell import SweptBlock, SweptCell
 from harness.model.words import Tier
 from perf_sweeps.analysis import block_time_ms, find_cell_fault, sort_records
-from perf_sweeps.block import Block, SweepPlan
+from perf_sweeps.block import Block, Failure, SweepPlan
 from perf_sweeps.cell import Cell
 from perf_sweeps.journal import RecordIndex, read_plan
 from perf_sweeps.void import find_disturbance
@@ -40,11 +40,12 @@ def read_sweep_folder(folder: Path, code_digest: str) -> SweepEvidence:
     if plan.tier is not Tier.GPU:
         message = f"{folder.name}: a sweep of the {plan.tier} tier says nothing of a GPU, and is no evidence."
         raise ConfigurationError("sweep-tier", message, "Sweep with --tier gpu.")
-    cells, machines = [], set()
+    cells, machines, topologies = [], set(), set()
     for cell in plan.cells:
-        swept, hardware = _swept(cell, plan, index, code_digest)
-        cells.append(swept)
-        machines |= hardware
+        blocks, failures = sort_records(index.of(cell.name), plan.digest, code_digest)
+        cells.append(_swept(cell, plan, blocks, failures))
+        machines |= {block.hardware for block in blocks}
+        topologies |= {block.gpu_topology for block in blocks if block.gpu_topology}
     return SweepEvidence(
         tier=plan.tier,
         recorded_at=index.last_at,
@@ -56,14 +57,13 @@ def read_sweep_folder(folder: Path, code_digest: str) -> SweepEvidence:
         num_blocks=plan.num_blocks,
         harness_sha256=code_digest,
         cells=tuple(cells),
+        gpu_topologies=tuple(sorted(topologies)),
     )
 
 
-def _swept(cell: Cell, plan: SweepPlan, index: RecordIndex, code_digest: str) -> tuple[SweptCell, set[str]]:
-    """The cell, and the machines that it was measured on."""
-    blocks, failures = sort_records(index.of(cell.name), plan.digest, code_digest)
+def _swept(cell: Cell, plan: SweepPlan, blocks: Sequence[Block], failures: Sequence[Failure]) -> SweptCell:
     fault = find_cell_fault(cell, blocks, failures)
-    found = SweptCell(
+    return SweptCell(
         name=cell.name,
         workload=str(cell.workload),
         batch=cell.batch,
@@ -73,7 +73,6 @@ def _swept(cell: Cell, plan: SweepPlan, index: RecordIndex, code_digest: str) ->
         fault_outcome=fault[0] if fault else None,
         blocks=() if fault else tuple(_block(cell, block, plan) for block in blocks),
     )
-    return found, {block.hardware for block in blocks}
 
 
 def _block(cell: Cell, block: Block, plan: SweepPlan) -> SweptBlock:

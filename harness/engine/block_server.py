@@ -149,7 +149,9 @@ class BlockServer(DrivenProcess, Completer):
         return None
 
     def _refused(self, why: str) -> EngineRefused:
-        refused = EngineRefused("engine-refused", f"{self.spec.arm}: {why}", log_tail="\n".join(self.log_tail))
+        refused = EngineRefused(
+            "engine-refused", f"{self.spec.arm}: {why}", log_tail="\n".join(self.log_tail)
+        )
         refused.arm = self.spec.arm
         return refused
 

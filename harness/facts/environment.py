@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 from datetime import UTC, datetime
@@ -32,7 +33,8 @@ def collect_environment(tier: Tier) -> EnvironmentEvidence:
         cpu=_cpu_name(),
         num_cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
         memory_gib=round(_memory_bytes() / _GIB, 2),
-        gpus=find_gpus(),
+        gpus=(gpus := find_gpus()),
+        gpu_topology=find_topology() if len(gpus) > 1 else "",
         os=_os_name(),
         python=f"{platform.python_implementation()} {platform.python_version()}",
         packages=collect_packages(),
@@ -65,12 +67,24 @@ def can_run(tier: Tier) -> tuple[bool, str]:
 
 def find_gpus() -> tuple[str, ...]:
     """The CUDA GPUs that `nvidia-smi` lists: name, compute capability, memory, driver."""
+    told = _ask_nvidia_smi(f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader")
+    return tuple(line.strip() for line in told.splitlines() if line.strip())
+
+
+def find_topology() -> str:
+    """How `nvidia-smi` says that the GPUs are joined, without a terminal's colours; empty where it says nothing."""
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", _ask_nvidia_smi("topo", "-m")).splitlines()
+    return "\n".join(line.rstrip() for line in lines).strip()
+
+
+def _ask_nvidia_smi(*arguments: str) -> str:
+    """What it prints; empty where it is not there or fails."""
     executable = shutil.which("nvidia-smi")
     if executable is None:
-        return ()
+        return ""
     try:
         done = subprocess.run(
-            [executable, f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader"],
+            [executable, *arguments],
             capture_output=True,
             text=True,
             errors="replace",
@@ -78,12 +92,8 @@ def find_gpus() -> tuple[str, ...]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ()
-    return (
-        tuple(line.strip() for line in done.stdout.splitlines() if line.strip())
-        if done.returncode == 0
-        else ()
-    )
+        return ""
+    return done.stdout if done.returncode == 0 else ""
 
 
 def _engine_build() -> str:

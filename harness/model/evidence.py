@@ -70,6 +70,8 @@ class EnvironmentEvidence(EvidenceRecord):
     num_cores: int
     memory_gib: float
     gpus: tuple[str, ...]
+    gpu_topology: str = ""
+    """How several GPUs are joined, as `nvidia-smi topo -m` draws it; empty: one, none, or not told."""
     os: str
     python: str
     packages: dict[str, str]
@@ -342,6 +344,8 @@ class SweepEvidence(EvidenceRecord):
     harness_sha256: str
     """Of the judge that measured."""
     cells: tuple[SweptCell, ...]
+    gpu_topologies: tuple[str, ...] = ()
+    """Of the machines that served engines of several ranks, as `nvidia-smi topo -m` draws them."""
 
 
 class KernelTestsEvidence(EvidenceRecord):

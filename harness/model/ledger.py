@@ -110,7 +110,9 @@ def find_rank_difference(row: LedgerRow, other: LedgerRow | None, rank: int) -> 
     for name in _SAME_IN_ALL_RANKS:
         ours, theirs = getattr(row, name), getattr(other, name)
         if ours != theirs:
-            return f"step {row.step}: {name} of rank {rank} are {str(theirs)[:200]}, of rank 0 {str(ours)[:200]}"
+            return (
+                f"step {row.step}: {name} of rank {rank} are {str(theirs)[:200]}, of rank 0 {str(ours)[:200]}"
+            )
     return ""
 
 

@@ -60,6 +60,8 @@ class SwitchSection(Record):
     on: str
     off: str
     """The value that means off; leaving the key out must mean the same."""
+    with_on: dict[str, str] = Field(default_factory=dict)
+    """Further keys of the additional config that go with `on`, such as one that takes a deployment on trial."""
     reads: tuple[str, ...] = ()
     """What shared code may import of the subject, switch on or off, to learn the switch: `module:name`."""
 

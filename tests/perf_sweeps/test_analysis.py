@@ -282,7 +282,14 @@ def test_acceptance_that_differs_between_arms_makes_a_speculative_cell_void() ->
 
 @pytest.mark.parametrize(
     ("asked", "recorded", "is_void"),
-    [(3.0, 3.0, False), (3.0, 2.88, False), (3.0, 1.0, True), (3.0, 3.2, True), (2.5, 2.6, False), (None, 1.2, False)],
+    [
+        (3.0, 3.0, False),
+        (3.0, 2.88, False),
+        (3.0, 1.0, True),
+        (3.0, 3.2, True),
+        (2.5, 2.6, False),
+        (None, 1.2, False),
+    ],
 )
 def test_a_cell_with_another_acceptance_length_than_its_name_says_is_void(
     asked: float | None, recorded: float, is_void: bool

@@ -127,7 +127,9 @@ def test_the_overhead_is_that_of_the_candidates_engine_on_either_tier(tmp_path: 
 
 
 def test_drafts_on_a_gpu_are_accepted_by_chance_and_have_graphs_of_as_many_rows(tmp_path: Path) -> None:
-    args = plan_of(gpu_arms(tmp_path).server(Engine(draft_tokens=3, acceptance_length=2.5), Arm.BASELINE, tmp_path))
+    args = plan_of(
+        gpu_arms(tmp_path).server(Engine(draft_tokens=3, acceptance_length=2.5), Arm.BASELINE, tmp_path)
+    )
     plain = list(served_args(GPU_MANIFEST, Arm.BASELINE))
     assert args[: len(plain)] == plain
     rest = args[len(plain) :]
@@ -167,7 +169,9 @@ def test_an_engine_of_several_ranks_is_started_by_vllms_own_executor(tmp_path: P
     assert (asked["--tensor-parallel-size"], asked["--decode-context-parallel-size"]) == ("4", "2")
     assert asked["--distributed-executor-backend"] == "mp" and server.spec.num_ranks == 4
     assert asked["--worker-extension-cls"].endswith("RankWorker")
-    assert "--tensor-parallel-size" not in plan_of(gpu_arms(tmp_path).server(Engine(), Arm.BASELINE, tmp_path))
+    assert "--tensor-parallel-size" not in plan_of(
+        gpu_arms(tmp_path).server(Engine(), Arm.BASELINE, tmp_path)
+    )
 
 
 def measured(

@@ -46,6 +46,12 @@ def test_each_block_has_a_time_an_arm_and_the_record_says_what_it_is_of(tmp_path
     assert set(first.blocks[0].times_ms) == set(Arm) and not first.blocks[0].dropped
 
 
+def test_how_the_gpus_of_several_ranks_are_joined_is_part_of_the_evidence(tmp_path: Path) -> None:
+    joined = [block.model_copy(update={"gpu_topology": "GPU0 X NV18"}) for block in BLOCKS]
+    assert taken(folder_of(tmp_path / "s", *joined)).gpu_topologies == ("GPU0 X NV18",)
+    assert taken(folder_of(tmp_path / "t", *BLOCKS)).gpu_topologies == ()
+
+
 def test_what_the_rules_said_of_a_block_and_of_a_cell_is_kept(tmp_path: Path) -> None:
     loud = with_visits(BLOCKS[0], lambda _: {"machine": MachineState(foreign_cpu_share=0.5)})
     lost = with_visits(BLOCKS[3], in_arm(Arm.CANDIDATE, num_answered=0, num_failed=2, output_lens=()))

@@ -115,6 +115,24 @@ def test_the_gpus_are_what_nvidia_smi_lists(tmp_path: Path, monkeypatch: pytest.
     assert environment.find_gpus() == ("NVIDIA H200, 9.0, 143771 MiB, 580.1",)
 
 
+TOOL = r"""#!/bin/sh
+if [ "$1" = topo ]; then printf '\033[4m\tGPU0\tGPU1\033[0m\n%s\tX\tNV18  \n' GPU0; exit; fi
+i=0; while [ $i -lt COUNT ]; do echo 'NVIDIA H200, 9.0, 143771 MiB, 580.1'; i=$((i + 1)); done
+"""
+
+
+@pytest.mark.parametrize(("count", "topology"), [(2, "GPU0\tGPU1\nGPU0\tX\tNV18"), (1, "")])
+def test_how_several_gpus_are_joined_is_recorded_without_colours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, topology: str
+) -> None:
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text(TOOL.replace("COUNT", str(count)))
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    here = collect_environment(Tier.GPU)
+    assert (len(here.gpus), here.gpu_topology) == (count, topology)
+
+
 def test_a_failing_nvidia_smi_means_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")

@@ -10,7 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from harness.engine.probe.drawn_weights import WeightsDrawer, describe_weights, digest_parameters
+from harness.engine.probe.drawn_weights import (
+    WeightsDrawer,
+    describe_ranks,
+    describe_weights,
+    digest_parameters,
+)
 from harness.model.probe import DRAWN_FORMAT, DUMMY_LOADER, WeightsSource
 
 FILL = "def fill(model):\n    for p in model.parameters():\n        p.data.fill_({value})\n"
@@ -93,3 +98,22 @@ def test_vllm_gives_the_loader_to_who_asks_for_its_format(tmp_path: Path) -> Non
     drawer.register()
     loaders.get_model_loader(LoadConfig(load_format=DRAWN_FORMAT)).load_weights(model, None)
     assert set(model.turned.flatten().tolist()) == {3.0} and set(model.codes.tolist()) == {3}
+
+
+def test_a_function_that_asks_for_its_rank_is_told_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.engine.probe.drawn_weights._rank", lambda: 3)
+    text = "def fill(model, rank=0):\n    for p in model.parameters():\n        p.data.fill_(rank)\n"
+    (tmp_path / "weights.py").write_text(text)
+    model = Model()
+    WeightsDrawer(WeightsSource(name="a/weights.py:fill", file=str(tmp_path / "weights.py"))).fill(model)
+    assert all((p == 3).all() for p in model.parameters())
+
+
+def test_ranks_that_changed_places_have_other_weights_together() -> None:
+    told = [{"weights": {"by": "f", "source": "s", "digest": name}} for name in "ab"]
+    both = describe_ranks(told)
+    assert both is not None and (both.by, both.source) == ("f", "s")
+    assert both.digest not in ("a", "b") and both != describe_ranks(told[::-1])
+    assert describe_ranks([{"weights": None}] * 2) is None
