@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.app.sweep_arms import ONE_HOST, draft_arguments, parallel_arguments
+from harness.app.sweep_arms import ONE_HOST, parallel_arguments
 from harness.engine.arm_spec import CPU_ENV, ArmSpec
 from harness.engine.block_server import BlockServer
 from harness.engine.ledger_reader import read_ledger
@@ -53,8 +54,8 @@ def spec(
 def server_of(spec: ArmSpec, engine: Engine) -> BlockServer:
     args = ("--model", str(spec.model_dir), "--max-model-len", "512", "--enforce-eager", "--seed", "0")
     args += ("--skip-tokenizer-init", "--no-async-scheduling", "--no-enable-prefix-caching")
-    args += ("--logits-processors", "toy_subject.processor:Toy") if not engine.draft_tokens else ()
-    return BlockServer(spec, (*args, *parallel_arguments(engine), *draft_arguments(engine)))
+    args += ("--logits-processors", "toy_subject.processor:Toy")
+    return BlockServer(spec, (*args, *parallel_arguments(engine)))
 
 
 @pytest.fixture(scope="module")
@@ -115,13 +116,11 @@ def test_every_rank_tells_the_same_steps_and_the_account_is_rank_0s(server: Bloc
     assert "ranks do not agree" in problem and "decisions of rank 1" in problem
 
 
-def test_an_engine_that_cannot_draw_its_acceptance_length_refuses_to_start(
-    spec: ArmSpec, tmp_path: Path
-) -> None:
-    from dataclasses import replace
-
+def test_an_engine_that_does_not_take_the_deployment_says_so_and_why(spec: ArmSpec, tmp_path: Path) -> None:
     alone = replace(spec, worker_processes=0, ledger_dir=tmp_path)
-    server = server_of(alone, Engine(draft_tokens=3, acceptance_length=2))
-    with pytest.raises(EngineRefused) as caught:
+    server = BlockServer(
+        alone, ("--model", str(spec.model_dir), "--max-model-len", "100000", "--enforce-eager")
+    )
+    with pytest.raises(EngineRefused, match="max_model_len") as caught:
         server.start()
-    assert caught.value.arm == Arm.CANDIDATE
+    assert caught.value.arm == Arm.CANDIDATE and not server.is_running
