@@ -80,8 +80,10 @@ class BlockEngine:
                 yield
             return
         self._call("fasttrack_rows", "hold")
-        yield
-        self._call("fasttrack_rows", "write")
+        try:
+            yield
+        finally:
+            self._call("fasttrack_rows", "write")
 
     def _say(self, **fields: Any) -> None:
         self._answers.write(json.dumps(fields, separators=(",", ":")) + "\n")

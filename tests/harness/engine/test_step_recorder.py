@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -194,3 +195,12 @@ def test_all_steps_of_a_block_count_once_they_are_settled_and_imports_are_looked
         recorder.settle()
         assert recorder.num_steps == 40
     assert looks == [1, 33, 40, 40]
+
+
+def test_the_steps_of_a_block_that_fails_are_written(tmp_path: Path) -> None:
+    recorder = StepRecorder(LedgerFile(tmp_path, "n"))
+    with pytest.raises(RuntimeError), recorder.held_back():
+        serve(recorder, [{"who": "a", "emits": 1, "ends": "", "drafts": 0, "runs": "g"}] * 3, 0)
+        raise RuntimeError
+    (file,) = tmp_path.iterdir()
+    assert [json.loads(line).get("step") for line in file.read_text().splitlines()[1:]] == [0, 1, 2]
