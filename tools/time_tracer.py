@@ -187,9 +187,6 @@ def time_steps(folder: Path, batch: int, num_turns: int, between: Callable[[], N
             tracer.steps.is_aside = not is_traced
             with tracer.steps.held_back():
                 taken = sum(time_step(runner, next(source), between) for _ in range(PER_TURN))
-                started = time.perf_counter_ns()
-                tracer.steps.settle()
-                taken += time.perf_counter_ns() - started
             seen[is_traced].append(taken / PER_TURN / 1000)
     return median(seen[True]), median(seen[False])
 

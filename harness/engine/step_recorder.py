@@ -2,7 +2,7 @@
 
 A decode step that goes on as the one before does not name its requests again: that would take longer, for a full batch,
 than a hundredth of the step. While the ledger's records are held back, a step that may be such a one is only kept, and
-its row is made together with others': code that has just run runs several times as fast.
+its row is made with the block's others at its end.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from harness.engine.trace_settings import DecisionTarget
 FAULTS = (AttributeError, KeyError, IndexError, TypeError, ValueError, OSError, AssertionError)
 """What reading an engine's or a subject's objects may raise when they are not as expected."""
 
-MOST_KEPT = 512
-"""Objects that steps whose rows are still to be made keep alive, about: fewer than make the garbage collector look."""
+MOST_KEPT = 100_000
+"""Objects that steps whose rows are still to be made keep alive, about: some 10 MB."""
 KEPT_OF_A_STEP = 15
 """Beside one for each request."""
 

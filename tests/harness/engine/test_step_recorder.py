@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.engine import step_recorder
 from harness.engine.ledger_file import LedgerFile
 from harness.engine.ledger_reader import RowReader
 from harness.engine.step_recorder import StepRecorder
@@ -186,15 +187,19 @@ def test_what_a_step_ran_and_decided_is_told_in_its_order_whether_graph_or_not()
     assert [row.graph_replayed for row in rows] == [True, True, False]
 
 
-def test_all_steps_of_a_block_count_once_they_are_settled_and_imports_are_looked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("most", "num_made"), [(100_000, 1), (512, 33)])
+def test_steps_of_a_block_count_once_they_are_settled_or_too_many_and_imports_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, num_made: int
+) -> None:
+    monkeypatch.setattr(step_recorder, "MOST_KEPT", most)
     recorder, looks = StepRecorder(LedgerFile(tmp_path, "n")), []
     recorder.after_steps = lambda: looks.append(recorder.num_steps)
     with recorder.held_back():
         serve(recorder, [{"who": "a", "emits": 1, "ends": "", "drafts": 0, "runs": "g"}] * 40, 0)
-        assert recorder.num_steps == 33
+        assert recorder.num_steps == num_made
         recorder.settle()
         assert recorder.num_steps == 40
-    assert looks == [1, 33, 40, 40]
+    assert looks == [*sorted({1, num_made}), 40, 40]
 
 
 def test_the_steps_of_a_block_that_fails_are_written(tmp_path: Path) -> None:
