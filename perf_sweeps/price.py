@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from harness.model.record import Record
+from harness.model.words import Arm
 from perf_sweeps.block import SweepPlan
 from perf_sweeps.cell import Cell, Workload
 
@@ -38,7 +39,7 @@ class Price(Record):
 
     lines: tuple[Line, ...]
     num_engines: int
-    """Servers that are started: one an arm and engine configuration."""
+    """Servers that are started: one an arm and engine configuration; one where the tracer is set aside by turns."""
     start_gpu_minutes: float
     rates: Rates
 
@@ -56,8 +57,10 @@ def price_sweep(plan: SweepPlan, rates: Rates) -> Price:
     num_arms = len(plan.arms)
     lines = []
     for cell in plan.cells:
-        num_visits = num_arms * (2 * plan.num_blocks + 1)
-        visit_s, is_published = visit_seconds(cell, rates)
+        is_one_batch = cell.workload is Workload.OVERHEAD
+        # One that decodes its batch by turns is warmed up with a whole block.
+        num_visits = num_arms * (2 * plan.num_blocks + (2 if is_one_batch else 1))
+        visit_s, is_published = visit_seconds(cell, rates, num_turns=2 * num_arms if is_one_batch else 1)
         gpus = cell.engine.tensor_parallel
         lines.append(
             Line(
@@ -69,23 +72,31 @@ def price_sweep(plan: SweepPlan, rates: Rates) -> Price:
                 is_from_published=is_published,
             )
         )
-    engines = {cell.engine for cell in plan.cells}
+    servers = {
+        (cell.engine, arm)
+        for cell in plan.cells
+        for arm in ((Arm.CANDIDATE,) if cell.workload is Workload.OVERHEAD else plan.arms)
+    }
     return Price(
         lines=tuple(lines),
-        num_engines=num_arms * len(engines),
-        start_gpu_minutes=sum(num_arms * rates.start_s * e.tensor_parallel for e in engines) / 60,
+        num_engines=len(servers),
+        start_gpu_minutes=sum(rates.start_s * engine.tensor_parallel for engine, _ in servers) / 60,
         rates=rates,
     )
 
 
-def visit_seconds(cell: Cell, rates: Rates) -> tuple[float, bool]:
-    """Seconds of one visit, prefill and decode one after the other, and whether a published figure went in."""
+def visit_seconds(cell: Cell, rates: Rates, num_turns: int = 1) -> tuple[float, bool]:
+    """Seconds of one visit, prefill and decode one after the other, and whether a published figure went in.
+
+    `num_turns` visits decode what was prefilled once.
+    """
     published = cell.published.tok_s if cell.published else None
     per_step = cell.engine.acceptance_length or 1
     token_s = cell.batch / published if published else rates.step_ms / 1000 / per_step
-    prefill_s = cell.batch * cell.input_len / rates.prefill_tok_s
+    prefill_s = cell.batch * cell.input_len / rates.prefill_tok_s / num_turns
     decode_s = 0.0 if cell.workload is Workload.PREFILL else cell.output_len * token_s
-    return rates.request_rounds * (prefill_s + decode_s), published is not None
+    rounds = 1 if num_turns > 1 else rates.request_rounds
+    return rounds * (prefill_s + decode_s), published is not None
 
 
 def render_price(price: Price, *, unit: str = "GPU-min") -> str:
@@ -103,11 +114,12 @@ def render_price(price: Price, *, unit: str = "GPU-min") -> str:
         for name, visits, seconds, gpus, minutes in rows
     ]
     rates = price.rates
+    servers = "1 server" if price.num_engines == 1 else f"{price.num_engines} servers"
     return "\n".join(
         (
             *text,
             "",
-            f"Starting {price.num_engines} servers: {price.start_gpu_minutes:.1f} {unit}. "
+            f"Starting {servers}: {price.start_gpu_minutes:.1f} {unit}. "
             f"Together: {price.gpu_minutes:.1f} {unit}.",
             f"Assumed, not measured: {rates.step_ms:g} ms a step (* from the published figure), "
             f"{rates.prefill_tok_s:g} tokens of prefill a second, {rates.start_s:g} s for a server to start.",

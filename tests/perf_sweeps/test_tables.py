@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perf_sweeps.cell import Axes, Engine, Workload
+from perf_sweeps.cell import Axes, Cell, Engine, Workload
 from perf_sweeps.presets import preset_cells
 from perf_sweeps.price import Rates, price_sweep, render_price
 from perf_sweeps.simulated import Simulation
@@ -73,6 +73,16 @@ def test_a_price_is_visits_times_seconds_times_gpus_and_the_start_of_every_serve
     visit_s = 1 / 10_000 + 1024 / 193.3
     assert price.start_gpu_minutes == pytest.approx(3 * 8)
     assert price.gpu_minutes - price.start_gpu_minutes == pytest.approx(3 * 21 * visit_s * 8 / 60)
+
+
+def test_the_tracers_overhead_is_priced_as_one_server_whose_batch_is_prefilled_once_a_block() -> None:
+    cell = Cell(workload=Workload.OVERHEAD, batch=4, input_len=1000, output_len=32)
+    rates = Rates(start_s=60, step_ms=10, prefill_tok_s=1000, request_rounds=2)
+    price = price_sweep(plan_of([cell], num_blocks=5), rates)
+    assert (price.num_engines, price.start_gpu_minutes) == (1, 1.0)
+    # A block is 4 s of prefill and 6 turns; five of them and the warm-up.
+    assert price.gpu_minutes - price.start_gpu_minutes == pytest.approx(6 * (4 + 6 * 0.32) / 60)
+    assert "Starting 1 server: " in render_price(price)
 
 
 def test_a_price_says_what_it_assumes() -> None:
