@@ -47,10 +47,17 @@ def duration(row: Run, kernel: str) -> float:
     return float(sum(us for us, _ in found) / sum(launches for _, launches in found))
 
 
+def both(run: Run, before: Run) -> list[tuple[Run, Run]]:
+    """Cells of a run with those of the one before, where it had them."""
+    old = {(row["context"], row["batch"]): row for row in before["layers"]}
+    cells = [(row, old.get((row["context"], row["batch"]))) for row in run["layers"]]
+    return [(row, then) for row, then in cells if then is not None]
+
+
 def decode_rows(run: Run, before: Run) -> list[str]:
     """Beginnings of the table of decode steps, bars left out."""
     rows = []
-    for now, then in zip(run["layers"], before["layers"], strict=False):
+    for now, then in both(run, before):
         arms = [f"{layer_us(now, arm):.1f}" for arm in ("stock", "specialised")]
         kernels = [f"{now[arm]['layer_kernels']:g}" for arm in ("stock", "specialised")]
         old = f"{layer_us(then, 'stock'):.1f} | {layer_us(then, 'specialised'):.1f} ({then['ratio']:.2f})"
@@ -86,8 +93,8 @@ def agreement_rows(run: Run) -> list[str]:
 def kernel_rows(run: Run, before: Run) -> list[str]:
     rows = []
     for words, kernel in KERNELS.items():
-        pairs = zip(before["layers"], run["layers"], strict=False)
-        cells = [f"{duration(then, kernel):.1f}, {duration(now, kernel):.1f}" for then, now in pairs]
+        pairs = both(run, before)
+        cells = [f"{duration(then, kernel):.1f}, {duration(now, kernel):.1f}" for now, then in pairs]
         rows.append(f"| {words} | {' | '.join(cells)} |")
     return rows
 
