@@ -21,10 +21,9 @@ class LedgerTail:
 
     def __init__(self, folder: Path, num_ranks: int = 1) -> None:
         self._folder = folder
-        self._num_ranks = num_ranks
         self._rank_of: dict[Path, int] = defaultdict(int)
         self._others: dict[int, dict[int, LedgerRow]] = {rank: {} for rank in range(1, num_ranks)}
-        """Rows of other ranks by step, until they are compared."""
+        """Rows of other ranks by step, until they are compared; a rank that is missing has none."""
         self._read_up_to: dict[Path, int] = {}
         self._readers: dict[Path, RowReader] = defaultdict(RowReader)
 
@@ -60,7 +59,7 @@ class LedgerTail:
         while True:
             steps = read_visit(rows, ids, batch=batch, targets=targets)
             if (steps.num_tokens >= wanted and self._is_whole(rows)) or time.monotonic() > deadline:
-                return replace(steps, num_ranks=1 + len(self._others), rank_difference=self._difference(rows))
+                return self._with_ranks(steps, rows)
             time.sleep(0.02)
             rows += self.new_rows()
 
@@ -68,14 +67,10 @@ class LedgerTail:
         """Whether every rank has told the last step."""
         return not rows or all(rows[-1].step in others for others in self._others.values())
 
-    def _difference(self, rows: Sequence[LedgerRow]) -> str:
-        """What a rank did otherwise in the visit than rank 0; empty: nothing."""
-        if len(self._others) + 1 != self._num_ranks:
-            return f"{1 + len(self._others)} ranks wrote ledgers, {self._num_ranks} were expected"
-        for rank, others in self._others.items():
-            for row in rows:
-                if difference := find_rank_difference(row, others.pop(row.step, None), rank):
-                    return difference
-            if others:
-                return f"rank {rank} has step {min(others)}, and rank 0 has not"
-        return ""
+    def _with_ranks(self, steps: VisitSteps, rows: Sequence[LedgerRow]) -> VisitSteps:
+        """The account, with how many ranks wrote rows in the visit, and what another did otherwise than rank 0."""
+        difference = find_rank_difference(rows, self._others)
+        num_ranks = 1 + sum(bool(others) for others in self._others.values())
+        for others in self._others.values():
+            others.clear()
+        return replace(steps, num_ranks=num_ranks, rank_difference=difference)

@@ -115,11 +115,13 @@ class BlockServer(DrivenProcess, Completer):
         while time.monotonic() < deadline:
             if self._is_ended:
                 raise self.error("blocks-start", "The engine was stopped before it was ready.")
-            if self._program is None or not self._program.is_running:
-                raise self.error("blocks-start", "The engine died before it was ready.")
+            is_alive = self._program is not None and self._program.is_running
             try:
                 connection, _ = listener.accept()
             except TimeoutError:
+                # What a process says as it ends is waiting to be accepted when it is gone.
+                if not is_alive:
+                    raise self.error("blocks-start", "The engine died before it was ready.") from None
                 continue
             # Any process of the machine can connect; only this arm's knows its nonce.
             if (ready := self._greeting_of(connection)) is not None:

@@ -160,16 +160,8 @@ def _complain(parts: _Parts) -> None:
         parts.problems.append("the ledger has no row: no engine step was seen")
     if len(ranks) <= parts.num_ranks and sorted(row.step for row in rows) != list(range(len(rows))):
         parts.problems.append("the ledger's steps are not numbered without gap: rows are lost or doubled")
-    if difference := _find_difference(parts, rows):
+    others = {
+        rank: {row.step: row for row in parts.rows_of.get(rank, ())} for rank in range(1, parts.num_ranks)
+    }
+    if difference := find_rank_difference(rows, others):
         parts.problems.append(f"ranks do not agree: {difference}")
-
-
-def _find_difference(parts: _Parts, rows: list[LedgerRow]) -> str:
-    for rank in range(1, parts.num_ranks):
-        others = {row.step: row for row in parts.rows_of.get(rank, ())}
-        for row in rows:
-            if difference := find_rank_difference(row, others.pop(row.step, None), rank):
-                return difference
-        if others:
-            return f"rank {rank} has step {min(others)}, and rank 0 has not"
-    return ""

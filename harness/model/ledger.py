@@ -103,17 +103,30 @@ class CodeTargets:
 _SAME_IN_ALL_RANKS = ("num_reqs", "requests", "decisions", "ran", "num_draft_tokens", "graph_replayed")
 
 
-def find_rank_difference(row: LedgerRow, other: LedgerRow | None, rank: int) -> str:
-    """What a rank saw or did otherwise in a step than rank 0 (`row`), times aside; empty: nothing."""
+def find_rank_difference(rows: Sequence[LedgerRow], others: Mapping[int, Mapping[int, LedgerRow]]) -> str:
+    """The first thing that another rank saw or did otherwise in a step than rank 0, times aside; empty: nothing.
+
+    Args:
+        rows: Rank 0's.
+        others: Of each other rank, its rows by their steps.
+    """
+    for rank, by_step in others.items():
+        for row in rows:
+            if (difference := _difference(row, by_step.get(row.step))) is not None:
+                return f"step {row.step}: {difference[0]} of rank {rank} {difference[1]}"
+        if more := by_step.keys() - {row.step for row in rows}:
+            return f"rank {rank} has step {min(more)}, and rank 0 has not"
+    return ""
+
+
+def _difference(row: LedgerRow, other: LedgerRow | None) -> tuple[str, str] | None:
     if other is None:
-        return f"rank {rank} has no step {row.step}"
+        return "the row", "is not there"
     for name in _SAME_IN_ALL_RANKS:
         ours, theirs = getattr(row, name), getattr(other, name)
         if ours != theirs:
-            return (
-                f"step {row.step}: {name} of rank {rank} are {str(theirs)[:200]}, of rank 0 {str(ours)[:200]}"
-            )
-    return ""
+            return name, f"are {str(theirs)[:200]}, of rank 0 {str(ours)[:200]}"
+    return None
 
 
 def path_of(row: LedgerRow, targets: CodeTargets) -> Path:

@@ -208,7 +208,7 @@ def test_the_account_of_two_ranks_is_rank_0s_and_the_other_did_the_same(
     ("behaviour", "said"),
     [
         ("has a rank that decides otherwise", "decisions of rank 1 are"),
-        ("has a rank that skips a step", "rank 1 has no step"),
+        ("has a rank that skips a step", "the row of rank 1 is not there"),
     ],
 )
 def test_ranks_that_did_not_do_the_same_make_the_cell_void(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 import textwrap
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.engine.arm_spec import ArmSpec
+from harness.engine.arm_spec import CPU_ENV, ArmSpec
 from harness.engine.server import ArmServer
 from harness.model.manifest import DecisionPoint, DispatchSection
 from harness.model.words import Arm
@@ -123,6 +124,28 @@ def spec(tmp_path: Path, toy_head: Path) -> ArmSpec:
         nonce="n0",
         max_model_len=512,
     )
+
+
+@pytest.fixture(scope="session")
+def write_driven() -> Callable[[Path], ArmSpec]:
+    """Writes a tiny Llama and the toy subject below a folder; gives the arm that a driven engine serves from there."""
+
+    def write(folder: Path) -> ArmSpec:
+        llama = Path(__file__).with_name("tiny_llama.py")
+        subprocess.run([sys.executable, str(llama), folder / "model"], check=True)
+        return ArmSpec(
+            arm=Arm.CANDIDATE,
+            model_dir=folder / "model",
+            import_path=_write_toy(folder / "head"),
+            import_roots=("toy_subject",),
+            dispatch=DISPATCH,
+            ledger_dir=folder / "ledger",
+            nonce="nonce-of-this-test",
+            max_model_len=512,
+            env=CPU_ENV,
+        )
+
+    return write
 
 
 @pytest.fixture

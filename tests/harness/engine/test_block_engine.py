@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from harness.engine.arm_spec import CPU_ENV, ArmSpec
+from harness.engine.arm_spec import ArmSpec
 from harness.engine.block_server import BlockServer
 from harness.engine.ledger_reader import read_ledger
 from harness.model.completion import CompletionRequest
 from harness.model.evaluation import SuiteItem
 from harness.model.ledger import belongs_to
-from harness.model.manifest import DispatchSection
-from harness.model.words import Arm
 
 pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")
 def server(
-    tmp_path_factory: pytest.TempPathFactory,
-    write_toy: Callable[[Path], Path],
-    toy_dispatch: DispatchSection,
+    tmp_path_factory: pytest.TempPathFactory, write_driven: Callable[[Path], ArmSpec]
 ) -> Iterator[BlockServer]:
     """The toy subject on a tiny Llama without its tokenizer."""
-    folder = tmp_path_factory.mktemp("blocks")
-    subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("tiny_llama.py")), folder / "model"], check=True
-    )
-    spec = ArmSpec(
-        arm=Arm.CANDIDATE,
-        model_dir=folder / "model",
-        import_path=write_toy(folder / "head"),
-        import_roots=("toy_subject",),
-        dispatch=toy_dispatch,
-        ledger_dir=folder / "ledger",
-        nonce="nonce-of-this-test",
-        max_model_len=512,
-        env=CPU_ENV,
-    )
-    args = ("--model", str(folder / "model"), "--max-model-len", "512", "--enforce-eager", "--seed", "0")
+    spec = write_driven(tmp_path_factory.mktemp("blocks"))
+    args = ("--model", str(spec.model_dir), "--max-model-len", "512", "--enforce-eager", "--seed", "0")
     args += ("--skip-tokenizer-init", "--no-async-scheduling", "--no-enable-prefix-caching")
     found = BlockServer(spec, (*args, "--logits-processors", "toy_subject.processor:Toy"))
     found.start()

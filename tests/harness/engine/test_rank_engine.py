@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,51 +15,27 @@ from harness.engine.block_server import BlockServer
 from harness.engine.ledger_reader import read_ledger
 from harness.model.completion import CompletionRequest
 from harness.model.errors import EngineRefused
-from harness.model.manifest import DispatchSection
 from harness.model.words import Arm
 from perf_sweeps.cell import Engine
 from perf_sweeps.ledger_tail import LedgerTail
 
 pytestmark = pytest.mark.engine
-PAIR = Engine(tensor_parallel=2)
 
 
 @pytest.fixture(scope="module")
-def spec(
-    tmp_path_factory: pytest.TempPathFactory,
-    write_toy: Callable[[Path], Path],
-    toy_dispatch: DispatchSection,
-) -> ArmSpec:
+def spec(tmp_path_factory: pytest.TempPathFactory, write_driven: Callable[[Path], ArmSpec]) -> ArmSpec:
     """The toy subject on a tiny Llama without its tokenizer, cut among two ranks."""
-    folder = tmp_path_factory.mktemp("ranks")
-    subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("tiny_llama.py")), folder / "model"], check=True
-    )
-    return ArmSpec(
-        arm=Arm.CANDIDATE,
-        model_dir=folder / "model",
-        import_path=write_toy(folder / "head"),
-        import_roots=("toy_subject",),
-        dispatch=toy_dispatch,
-        ledger_dir=folder / "ledger",
-        nonce="nonce-of-this-test",
-        max_model_len=512,
-        worker_processes=2,
-        env=CPU_ENV | ONE_HOST,
-    )
-
-
-def server_of(spec: ArmSpec, engine: Engine) -> BlockServer:
-    args = ("--model", str(spec.model_dir), "--max-model-len", "512", "--enforce-eager", "--seed", "0")
-    args += ("--skip-tokenizer-init", "--no-async-scheduling", "--no-enable-prefix-caching")
-    args += ("--logits-processors", "toy_subject.processor:Toy")
-    return BlockServer(spec, (*args, *parallel_arguments(engine)))
+    spec = write_driven(tmp_path_factory.mktemp("ranks"))
+    return replace(spec, worker_processes=2, env=CPU_ENV | ONE_HOST)
 
 
 @pytest.fixture(scope="module")
 def server(spec: ArmSpec) -> Iterator[BlockServer]:
     """Started; what vLLM's CPU ranks leave in shared memory is taken away with it."""
-    found = server_of(spec, PAIR)
+    args = ("--model", str(spec.model_dir), "--max-model-len", "512", "--enforce-eager", "--seed", "0")
+    args += ("--skip-tokenizer-init", "--no-async-scheduling", "--no-enable-prefix-caching")
+    args += ("--logits-processors", "toy_subject.processor:Toy")
+    found = BlockServer(spec, (*args, *parallel_arguments(Engine(tensor_parallel=2))))
     found.start()
     groups = [path.name for path in found._temp_dir.glob("vllm_dist_*")]
     yield found
