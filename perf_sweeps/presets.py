@@ -119,17 +119,20 @@ def draft_lengths(scope: ScopeSection | None) -> tuple[Cell, ...]:
     The share is that of the published run. At batch 1, 8 and the scope's limit.
     """
     limit = scope.max_batch if scope is not None else 64
+    output_len = max(1, min(128, scope.max_context // 4)) if scope is not None else 128
     lengths = {1, 3, 7, scope.max_draft_tokens if scope is not None else 7} - {0}
     cells = Axes(
         workloads=(Workload.SPECULATIVE,),
         batches=tuple(sorted({1, min(8, limit), limit})),
-        shapes=((32, 128),),
+        shapes=((32, output_len),),
         engines=tuple(
             Engine(draft_tokens=count, acceptance_length=1 + round(count * 5 / 7))
             for count in sorted(lengths)
         ),
     ).cells()
-    return mark_beyond(cells, scope) if scope is not None else cells
+    marked = mark_beyond(cells, scope) if scope is not None else cells
+    # Nothing is promised of drafts beyond the scope.
+    return tuple(cell.model_copy(update={"is_required": not cell.is_beyond_scope}) for cell in marked)
 
 
 def cpu_quick(_scope: ScopeSection | None) -> tuple[Cell, ...]:

@@ -68,6 +68,7 @@ def _swept(cell: Cell, plan: SweepPlan, blocks: Sequence[Block], failures: Seque
         workload=str(cell.workload),
         batch=cell.batch,
         context=cell.context,
+        tensor_parallel=cell.engine.tensor_parallel,
         is_required=cell.is_required,
         fault=fault[1] if fault else "",
         fault_outcome=fault[0] if fault else None,

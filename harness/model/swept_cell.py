@@ -26,6 +26,7 @@ class SweptCell(Record):
     batch: int = Field(ge=1)
     context: int = Field(ge=1)
     """The longest sequence, in tokens."""
+    tensor_parallel: int = Field(ge=1, default=1)
     is_required: bool
     fault: str = ""
     """What makes the cell void or failed whatever its times, such as requests that were lost."""

@@ -110,6 +110,34 @@ def test_a_glob_that_takes_no_cell_is_refused() -> None:
         preset_cells("cpu-quick", SCOPE, "decode/*/b99/*")
 
 
+@pytest.mark.parametrize(("declared", "within"), [(0, set()), (3, {1, 3}), (5, {1, 3, 5})])
+def test_drafts_within_the_scope_are_required_and_more_are_asked_beyond_it(
+    declared: int, within: set[int]
+) -> None:
+    scope = SCOPE.model_copy(update={"max_draft_tokens": declared})
+    cells = preset_cells("drafts", scope)
+    assert not find_misfits(cells, scope)
+    required = {c.engine.draft_tokens for c in cells if c.is_required}
+    beyond = {c.engine.draft_tokens for c in cells if c.is_beyond_scope}
+    assert (required, beyond) == (within, {1, 3, 7} - within)
+    lengths = {c.engine.draft_tokens: c.engine.acceptance_length for c in cells}
+    assert all(length is not None and 1 < length <= count + 1 for count, length in lengths.items())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"acceptance_length": 1.5},
+        {"draft_tokens": 2, "acceptance_length": 3.5},
+        {"decode_context_parallel": 2},
+        {"tensor_parallel": 4, "decode_context_parallel": 3},
+    ],
+)
+def test_an_engine_that_cannot_be_is_refused(asked: dict[str, float]) -> None:
+    with pytest.raises(ValidationError):
+        Engine.model_validate(asked)
+
+
 def test_the_scopes_own_preset_needs_a_scope() -> None:
     with pytest.raises(ConfigurationError, match="made of a manifest's scope"):
         preset_cells("scope", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 
 from harness.checks.joins.missing import missing_ruling
 from harness.checks.joins.ruling import Ruling, combine_rulings, finding_of
@@ -31,8 +32,8 @@ class SweptScope(BaseCheck):
     tier = Tier.GPU
     how = (
         "Reads records of `fasttrack sweep`: they must be of the head and of this judge, and time decode at every "
-        "power of two of the scope, its limit and one more, at short and half-full context. Each required cell must "
-        "be non-inferior by the policy's margin beside a quiet A/A."
+        "power of two of the scope, its limit and one more, at short and half-full context, at each number of ranks. "
+        "Each required cell must be non-inferior by the policy's margin beside a quiet A/A."
     )
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
@@ -84,13 +85,15 @@ def decide_breadth(records: Sequence[SweepEvidence], scope: ScopeSection) -> Rul
     """Whether required decode cells cover the scope: which cells are timed is not the contributor's to choose."""
     cells = [c for r in records for c in r.cells if c.is_required and c.workload == _DECODE]
     missing = []
-    for batch in scope.edge_batches:
-        contexts = [c.context for c in cells if c.batch == batch]
+    places = list(product(scope.tensor_parallel, scope.edge_batches))
+    for ranks, batch in places:
+        where = f"batch {batch}" if scope.tensor_parallel == (1,) else f"{ranks} ranks, batch {batch}"
+        contexts = [c.context for c in cells if (c.tensor_parallel, c.batch) == (ranks, batch)]
         if not any(context < scope.max_context // 2 for context in contexts):
-            missing.append(f"batch {batch}, short context")
+            missing.append(f"{where}, short context")
         if not any(context >= scope.max_context // 2 for context in contexts):
-            missing.append(f"batch {batch}, context of {scope.max_context // 2} or more")
-    wanted = 2 * len(scope.edge_batches)
+            missing.append(f"{where}, context of {scope.max_context // 2} or more")
+    wanted = 2 * len(places)
     if missing:
         text = f"{len(missing)} of {wanted} cells that the scope asks for were not swept: {missing[0]}."
         return Ruling(outcome=Outcome.NOT_RUN, message=text, advice=_AGAIN, details=tuple(missing))

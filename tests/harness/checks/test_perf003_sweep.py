@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.checks.performance.perf003_sweep import SweptScope
+from harness.checks.performance.perf003_sweep import SweptScope, decide_breadth
 from harness.model.check import CheckContext
 from harness.model.evidence import EnvironmentEvidence, GapEvidence, SweepEvidence, evidence_set
 from harness.model.finding import Finding
@@ -116,6 +116,17 @@ def test_no_cell_of_the_scope_may_be_left_out_or_called_optional(left_out: int) 
     for found in (without, findings(sweep(cells))):
         assert found["scope"].outcome is Outcome.NOT_RUN
         assert f"batch {cells[left_out].batch}," in found["scope"].message
+
+
+def test_every_number_of_ranks_of_the_scope_is_asked_for() -> None:
+    scope = SCOPE.model_copy(update={"tensor_parallel": (1, 2)})
+    alone = whole_scope()
+    pairs = [c.model_copy(update={"tensor_parallel": 2}) for c in alone]
+    assert decide_breadth([sweep(alone), sweep(pairs)], scope).outcome is Outcome.PASS
+    for found, lacking in ((alone, "2 ranks, batch"), (pairs, "1 ranks, batch")):
+        ruling = decide_breadth([sweep(found)], scope)
+        assert ruling.outcome is Outcome.NOT_RUN and lacking in ruling.message
+    assert decide_breadth([sweep(pairs)], SCOPE).outcome is Outcome.NOT_RUN
 
 
 def test_a_cell_of_another_workload_does_not_stand_for_decode() -> None:
