@@ -39,8 +39,7 @@ def load_rows(source: EvalSource, root: Path, parse: ParseRow, max_context: int)
     Raises:
         ConfigurationError: the data set cannot be read, or rows are not what the format says; each is named.
     """
-    name = f"{source.hub}@{source.revision}" if source.hub else source.path
-    return collect_rows(read_source(source, root), name, parse, max_context)
+    return collect_rows(read_source(source, root), source.name, parse, max_context)
 
 
 def collect_rows(raw_rows: Iterable[RawRow], source: str, parse: ParseRow, max_context: int) -> LoadedRows:

@@ -22,6 +22,11 @@ class EvalSource(Record):
         """Whether the suite's own generator makes the rows."""
         return not (self.hub or self.path)
 
+    @property
+    def name(self) -> str:
+        """Hub id with its commit, or the path; empty where the rows are generated."""
+        return f"{self.hub}@{self.revision}" if self.hub else self.path
+
 
 class MrcrSection(EvalSource):
     """Long-context retrieval: one answer a row, from a conversation of many messages."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from harness.model.record import Record
 
@@ -44,6 +46,12 @@ class TokenLogprobs(Record):
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     num_not_finite: int = 0
+
+    @model_validator(mode="after")
+    def _require_one_each(self) -> Self:
+        if len(self.token_ids) != len(self.logprobs):
+            raise ValueError(f"got {len(self.logprobs)} log probabilities of {len(self.token_ids)} tokens")
+        return self
 
 
 class Choice(Record):

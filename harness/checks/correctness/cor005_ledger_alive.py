@@ -29,7 +29,7 @@ class LedgerAlive(BaseCheck):
     )
 
     def run(self, context: CheckContext) -> Sequence[Finding]:
-        """One finding an arm; the A/A arm only if it was started."""
+        """One finding an arm; the A/A arm only if it was started, or answers bear its name."""
         evidence = context.evidence
         present = [arm for arm in Arm if evidence.arm(arm, self.tier) is not None]
         shared = shared_between_arms(evidence, present, self.tier)
@@ -37,7 +37,7 @@ class LedgerAlive(BaseCheck):
         for arm in Arm:
             if arm in present:
                 ruling = self._decide_arm(context, arm, shared.get(arm, ()))
-            elif arm is Arm.BASELINE_AGAIN:
+            elif arm is Arm.BASELINE_AGAIN and not client_items(evidence, arm, self.tier):
                 continue
             else:
                 ruling = missing_ruling(evidence, self.tier, f"the {arm} arm", arm_need(arm))

@@ -12,6 +12,7 @@ from harness.checks.joins.eval_difference import (
     compare,
     decide_counted,
     decide_difference,
+    decide_length,
     decide_range,
 )
 from harness.checks.joins.eval_grades import grade_mrcr_item, mrcr_chance
@@ -60,7 +61,7 @@ def decide_all_rows(context: CheckContext, scores: SuiteScores, void: Ruling | N
     """All rows together, needles and lengths pooled."""
     question = question_of(context, scores, f"all rows of {SUITE}")
     rulings = [decide_group(context, scores, scores.counted, question)] if scores.counted else []
-    rulings += [*scores.problems, decide_counted(scores, question)]
+    rulings += [*scores.problems, decide_counted(scores, question), decide_length(scores)]
     if void is not None:
         rulings.append(void)
     whole = combine_rulings(rulings)

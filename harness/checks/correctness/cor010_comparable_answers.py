@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Self
 
 from harness.checks.joins.answer_defects import BY_SUITE, NOT_FINITE, Defect
@@ -60,12 +61,21 @@ def decide_answers(
     if fault is not None or not triples:
         return combine_rulings([*problems, *([fault] if fault else [])])
     rows = {row.row: row for row in eval_set.rows}
-    rulings = [*problems, decide_not_finite(arms.name, triples, rows)]
+    rulings = [*problems, decide_not_finite(arms.name, triples, rows), *_too_few(len(triples), policy)]
     found = {name: DefectCounts.of(triples, rows, defect) for name, defect in defects.items()}
     rulings += [
         decide_defect(name, counts, policy, arms.candidate.hardware) for name, counts in found.items()
     ]
     return combine_rulings(rulings)
+
+
+def _too_few(n: int, policy: Policy) -> list[Ruling]:
+    """Of so few answers that one alone is more than the limit, none with a defect is no share that was measured."""
+    needed = ceil(1 / policy.evals.max_gate_difference)
+    if n >= needed:
+        return []
+    text = f"{n} answers tell no share of {policy.evals.max_gate_difference:.0%}; {needed} are needed."
+    return [Ruling(outcome=Outcome.INCONCLUSIVE, message=text, advice="Ask more questions.")]
 
 
 def match_answers(arms: SuiteArms) -> tuple[tuple[Triple, ...], list[Ruling]]:

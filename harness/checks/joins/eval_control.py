@@ -53,6 +53,9 @@ def find_control(context: CheckContext, suite: str, tier: Tier) -> Control | Rul
     record = evidence.suite(f"{suite}{SUFFIX}", Arm.CANDIDATE, tier)
     candidate = evidence.suite(suite, Arm.CANDIDATE, tier)
     eval_set, ledger = find_eval_set(evidence, suite, tier), evidence.ledger(Arm.CANDIDATE, tier)
+    if candidate is not None and candidate.perturbation:
+        text = f"The {suite} suite on the candidate was itself asked while it was made wrong on purpose."
+        return Ruling(outcome=Outcome.ERROR, message=text, advice="Run the suite again.")
     if record is not None and candidate is not None and eval_set is not None and ledger is not None:
         return Control(suite=suite, record=record, candidate=candidate, eval_set=eval_set, ledger=ledger)
     needs = (
@@ -122,6 +125,13 @@ def _find_fault(found: Control) -> Ruling | None:
     foreign += [
         f"{item.item}: an answer of the suite itself" for item in record.items if item.request_id in ids
     ]
+    foreign += [
+        f"{item.item}: cut after {len(item.token_ids)} tokens"
+        for item in record.items
+        if item.finish_reason == "length"
+        and item.item in known
+        and len(item.token_ids) < len(known[item.item].token_ids)
+    ]
     if foreign:
         return Ruling(
             outcome=Outcome.ERROR,
@@ -132,7 +142,15 @@ def _find_fault(found: Control) -> Ruling | None:
 
 
 def _asked(item: SuiteItem) -> tuple[object, ...]:
-    return (item.row, item.sample, item.seed, item.temperature, item.num_prompt_tokens, item.options_text)
+    return (
+        item.row,
+        item.sample,
+        item.concurrency,
+        item.seed,
+        item.temperature,
+        item.num_prompt_tokens,
+        item.options_text,
+    )
 
 
 def _pairs(found: Control) -> list[ControlPair]:

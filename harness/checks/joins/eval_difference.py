@@ -180,10 +180,29 @@ def decide_counted(scores: SuiteScores, question: Question) -> Ruling:
         for batch, tokens in sorted(by_batch.items())
     )  # fmt: skip
     outcome, advice = Outcome.PASS, ""
+    untried = sorted({1, scores.max_batch} - {a.concurrency for a in answers})
     if not items:
         outcome = Outcome.INCONCLUSIVE
         advice = "Read COR003 for the reasons of falling back; very short answers have no decode step of their own."
+    elif untried:
+        outcome = Outcome.INCONCLUSIVE
+        text += f" None of them was asked at concurrency {' or '.join(map(str, untried))}, which the scope declares."
+        advice = "Ask the suite alone and at the scope's largest batch, with rows enough for both."
     return Ruling(outcome=outcome, message=text, advice=advice, measurements=measurements)
+
+
+def decide_length(scores: SuiteScores) -> Ruling:
+    """Whether an answer that counts was read from a prompt of at least half of the declared context."""
+    items = {item.item for item in scores.counted}
+    longest = max((a.num_prompt_tokens for a in scores.arms.candidate.items if a.item in items), default=0)
+    text = f"The longest prompt has {longest} tokens, the declared context {scores.max_context}."
+    if 2 * longest >= scores.max_context:
+        return Ruling(outcome=Outcome.PASS, message=text)
+    return Ruling(
+        outcome=Outcome.INCONCLUSIVE,
+        message=f"{text} Nothing is known of the longer half.",
+        advice="Ask longer rows, serve them whole, or declare a smaller max_context.",
+    )
 
 
 def cell_measurements(scores: SuiteScores, question: Question) -> tuple[Measurement, ...]:

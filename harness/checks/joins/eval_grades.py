@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TypeVar
 
-from harness.graders.aime import grade_aime
+from harness.graders.aime import grade_aime, parse_reference
 from harness.graders.mrcr import grade_mrcr
 from harness.model.evaluation import EvalRow, SuiteItem
 
@@ -24,6 +24,21 @@ def grade_mrcr_item(item: SuiteItem, row: EvalRow) -> float:
 def grade_aime_item(item: SuiteItem, row: EvalRow) -> float:
     """1 for the right integer, else 0; a truncated answer is not right."""
     return float(grade_aime(item.text, row.answer, item.finish_reason).outcome == "correct")
+
+
+def is_gradable(suite: str, row: EvalRow) -> bool:
+    """Whether a question has messages and the reference that its suite's rule needs; other suites have their own."""
+    if not row.messages:
+        return False
+    if suite == "mrcr":
+        return bool(row.prefix) and row.answer.startswith(row.prefix) and row.answer != row.prefix
+    if suite != "aime":
+        return True
+    try:
+        parse_reference(row.answer)
+    except ValueError:
+        return False
+    return True
 
 
 def mrcr_chance(rows: Sequence[EvalRow]) -> float:

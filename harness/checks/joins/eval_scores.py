@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from harness.checks.joins.eval_grades import is_gradable
 from harness.checks.joins.missing import missing_ruling
 from harness.checks.joins.pairing import SuiteArms, Triple, find_suite_arms, pair_items
 from harness.checks.joins.ruling import Ruling
 from harness.checks.joins.token_steps import TokenSteps, count_token_steps, index_token_steps
 from harness.model.check import CheckContext
+from harness.model.evals import EvalSource, EvalsSection
 from harness.model.evaluation import EvalRow, SuiteItem
 from harness.model.evidence import EvalSetEvidence, EvidenceSet
 from harness.model.words import Outcome, Tier
@@ -31,7 +33,7 @@ class ScoredItem:
     """What it shares with others: the document, or the very same question."""
     sample: int
     trial: tuple[str, int | None]
-    """Question and seed: asking the same again shows nothing new."""
+    """Question and seed: asking the same again shows nothing new. Without a seed where seeds change no answer."""
     concurrency: int
     baseline: float
     candidate: float
@@ -53,6 +55,10 @@ class SuiteScores:
     eval_set: EvalSetEvidence
     steps: TokenSteps
     """Of the candidate's requests."""
+    max_batch: int
+    """The scope's."""
+    max_context: int
+    """The scope's, in tokens."""
     items: tuple[ScoredItem, ...]
     problems: tuple[Ruling, ...]
     """What keeps the suite from passing whatever the scores are."""
@@ -88,15 +94,17 @@ def score_suite(context: CheckContext, suite: str, grade: Grade, tier: Tier) -> 
     if eval_set is None:
         return missing_ruling(context.evidence, tier, f"the questions of {suite}", f"suite {suite}", "suites")
     triples, incomplete = pair_items(arms)
-    faults = find_row_faults(eval_set, [t.candidate for t in triples])
+    asked = [t.candidate for t in triples]
+    faults = find_row_faults(eval_set, asked) or find_other_terms(context.manifest.evals, eval_set, asked)
     if faults:
         return faults
     steps = index_token_steps(arms.ledger, context.manifest, (t.candidate.request_id for t in triples))
     rows = {row.row: row for row in eval_set.rows}
     clusters = cluster_rows(eval_set.rows)
     share = context.policy.min_specialized_share_of(suite)
+    seeds_matter = _seeds_matter([t.baseline for t in triples], rows)
     items = tuple(
-        _score(t, rows[t.candidate.row], clusters, grade, is_served(t.candidate, steps, share))
+        _score(t, rows[t.candidate.row], clusters, grade, is_served(t.candidate, steps, share), seeds_matter)
         for t in triples
     )
     unasked = _unasked_rows(eval_set, triples)
@@ -104,6 +112,8 @@ def score_suite(context: CheckContext, suite: str, grade: Grade, tier: Tier) -> 
         arms=arms,
         eval_set=eval_set,
         steps=steps,
+        max_batch=context.manifest.scope.max_batch,
+        max_context=context.manifest.scope.max_context,
         items=items,
         problems=tuple(r for r in (incomplete, unasked) if r is not None),
     )
@@ -115,9 +125,11 @@ def find_row_faults(eval_set: EvalSetEvidence, items: Sequence[SuiteItem]) -> Ru
     known = {row.row for row in eval_set.rows}
     strange = [item.item for item in items if item.row not in known]
     asked = Counter((item.row, item.sample) for item in items)
+    unusable = [row.row for row in eval_set.rows if not is_gradable(eval_set.suite, row)]
     repeated = [f"{row}, sample {sample}" for (row, sample), count in asked.items() if count > 1]
     for lines, text in (
         (doubled, "questions of {} share a name"),
+        (unusable, "questions of {} lack messages or a reference that an answer can be graded by"),
         (strange, "answers of {} belong to no question of the recorded set"),
         (repeated, "samples of {} occur more than once"),
     ):
@@ -125,6 +137,31 @@ def find_row_faults(eval_set: EvalSetEvidence, items: Sequence[SuiteItem]) -> Ru
             message = f"{len(lines)} {text.format(eval_set.suite)}: nothing can be graded."
             return Ruling(outcome=Outcome.ERROR, message=message, details=tuple(lines))
     return None
+
+
+def find_other_terms(
+    evals: EvalsSection, eval_set: EvalSetEvidence, items: Sequence[SuiteItem]
+) -> Ruling | None:
+    """Why the suite is not the one that the manifest describes: another data set, or another temperature."""
+    section = {"mrcr": evals.mrcr, "aime": evals.aime}[eval_set.suite]
+    source: EvalSource = section
+    if not source.is_generated and eval_set.source != source.name:
+        message = (
+            f"The questions of {eval_set.suite} are of {eval_set.source}, the manifest names {source.name}."
+        )
+        return Ruling(outcome=Outcome.ERROR, message=message, advice="Collect the suite again.")
+    other = tuple(
+        f"{item.item}: {item.temperature:g}" for item in items if item.temperature != section.temperature
+    )
+    if not other:
+        return None
+    return Ruling(
+        outcome=Outcome.ERROR,
+        message=f"{len(other)} answers of {eval_set.suite} were asked for at another temperature than the "
+        f"{section.temperature:g} of the manifest.",
+        advice="Collect the suite again.",
+        details=other,
+    )
 
 
 def is_served(item: SuiteItem, steps: TokenSteps, min_share: float) -> bool:
@@ -152,7 +189,23 @@ def mean_score(items: Sequence[ScoredItem], arm: str) -> float:
     return fmean(getattr(item, arm) for item in items)
 
 
-def _score(triple: Triple, row: EvalRow, clusters: dict[str, str], grade: Grade, served: bool) -> ScoredItem:
+def _seeds_matter(answers: Sequence[SuiteItem], rows: Mapping[str, EvalRow]) -> bool:
+    """Whether seeds can change an answer: sampled at a temperature, and at least one question answered in two ways."""
+    found: dict[str, set[tuple[int, ...]]] = {}
+    for answer in answers:
+        if answer.temperature > 0:
+            found.setdefault(question_of(rows[answer.row]), set()).add(answer.token_ids)
+    return any(len(ways) > 1 for ways in found.values())
+
+
+def _score(
+    triple: Triple,
+    row: EvalRow,
+    clusters: dict[str, str],
+    grade: Grade,
+    served: bool,
+    seeds_matter: bool,
+) -> ScoredItem:
     candidate = triple.candidate
     baseline, other, again = (0.0 if a.error else grade(a, row) for a in triple.answers)
     return ScoredItem(
@@ -160,7 +213,7 @@ def _score(triple: Triple, row: EvalRow, clusters: dict[str, str], grade: Grade,
         row=row,
         cluster=clusters[row.row],
         sample=candidate.sample,
-        trial=(question_of(row), candidate.seed),
+        trial=(question_of(row), candidate.seed if seeds_matter else None),
         concurrency=candidate.concurrency,
         baseline=baseline,
         candidate=other,

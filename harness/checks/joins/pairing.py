@@ -62,6 +62,11 @@ def find_suite_arms(evidence: EvidenceSet, suite: str, tier: Tier) -> SuiteArms 
     found = {arm: evidence.suite(suite, arm, tier) for arm in Arm}
     baseline, candidate, again = found[Arm.BASELINE], found[Arm.CANDIDATE], found[Arm.BASELINE_AGAIN]
     ledger = evidence.ledger(Arm.CANDIDATE, tier)
+    perturbed = [record for record in found.values() if record is not None and record.perturbation]
+    if perturbed:
+        names = " and ".join(record.arm.replace("_", " ") for record in perturbed)
+        text = f"The {suite} suite on the {names} arm was asked while it was made wrong on purpose."
+        return Ruling(outcome=Outcome.ERROR, message=text, advice="Run the suite again.")
     if baseline is not None and candidate is not None and again is not None and ledger is not None:
         return SuiteArms(name=suite, baseline=baseline, candidate=candidate, again=again, ledger=ledger)
     absent = [arm for arm in Arm if found[arm] is None]
@@ -106,7 +111,12 @@ def pair_items(arms: SuiteArms) -> tuple[tuple[Triple, ...], Ruling | None]:
         )
         for name in everywhere
     )
-    unlike = [t.item for t in triples if len({_asked(i) for i in t.answers if not i.error}) > 1]
+    unlike = [
+        t.item
+        for t in triples
+        if len({(i.row, i.sample) for i in t.answers}) > 1
+        or len({_asked(i) for i in t.answers if not i.error}) > 1
+    ]
     if unlike:
         return (), Ruling(
             outcome=Outcome.ERROR,

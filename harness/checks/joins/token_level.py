@@ -12,7 +12,7 @@ from harness.checks.joins.token_steps import TokenStep, TokenSteps
 from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.policy import TokenLevelPolicy
 from harness.model.words import Outcome
-from harness.stats.truncated_kl import truncated_kl
+from harness.stats.truncated_kl import TOP, truncated_kl
 
 MAX_TIE_GAP = 0.1
 """Nats; a baseline that prefers a token by more has decided, however noisy the A/A is."""
@@ -109,6 +109,8 @@ def _fault_of(triple: Triple) -> tuple[Outcome, str] | None:
             return Outcome.INCONCLUSIVE, "log probabilities are missing"
         if any(not _is_distribution(t) for t in item.top_logprobs):
             return Outcome.ERROR, "log probabilities are not those of a distribution"
+        if any(len(t.token_ids) < TOP for t in item.top_logprobs):
+            return Outcome.INCONCLUSIVE, f"positions list fewer than {TOP} tokens"
     return None
 
 

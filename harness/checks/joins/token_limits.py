@@ -16,6 +16,9 @@ from harness.stats.margins import decide_below, n_to_resolve
 from harness.stats.order_statistics import quantile_lower_bound, sample_quantile
 
 TAIL = 0.999
+MAX_NOISE_KL = 0.02
+"""Nats; two runs of the baseline that are further apart in the mean are no yardstick: by Pinsker's inequality a tenth
+of the probability may lie elsewhere."""
 
 
 def decide_token_level(tokens: Sequence[TokenComparison], what: str, policy: Policy, tie: float) -> Ruling:
@@ -28,6 +31,9 @@ def decide_token_level(tokens: Sequence[TokenComparison], what: str, policy: Pol
         tie: Nats up to which the baseline's two most likely tokens are a tie.
     """
     identical = sum(t.is_identical for t in tokens)
+    restless = _decide_noise(tokens, what)
+    if restless is not None:
+        return restless
     combined = combine_rulings(
         [
             _decide_mean(tokens, what, policy),
@@ -42,6 +48,19 @@ def decide_token_level(tokens: Sequence[TokenComparison], what: str, policy: Pol
         advice=combined.advice,
         measurements=combined.measurements,
         details=(*combined.details, note),
+    )
+
+
+def _decide_noise(tokens: Sequence[TokenComparison], what: str) -> Ruling | None:
+    """Nothing is judged by a baseline that is as far from itself as a broken candidate would be."""
+    noise = fmean(t.noise_kl for t in tokens)
+    if noise <= MAX_NOISE_KL:
+        return None
+    return Ruling(
+        outcome=Outcome.INCONCLUSIVE,
+        message=f"{what}: the mean KL between two runs of the baseline is {noise:.2e} nats over {len(tokens)} tokens, "
+        f"above {MAX_NOISE_KL:g}: nothing can be judged against it.",
+        advice="Make the baseline repeatable first: fixed seeds, one batch composition, a quiet machine.",
     )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from harness.checks.scope.feature_answers import (
     TIE,
@@ -63,6 +62,7 @@ def _stop_strings(arm: ArmAnswers) -> Tried:
         if has_stopped and item.stop_reason not in stops:
             breaches.append(f"{answer.name}: it says that {item.stop_reason!r} stopped it")
         free = arm.plain.get(answer.prompt)
+        says_something = bool(text or (free is not None and free.item.text))
         differences = {}
         if free is not None:
             cut = min((free.item.text.find(s) for s in stops if s in free.item.text), default=-1)
@@ -70,7 +70,7 @@ def _stop_strings(arm: ArmAnswers) -> Tried:
             if not breaches and text != expected and not (cut < 0 and has_stopped):
                 differences[answer.name] = f"{text!r}, the free answer cut at the string is {expected!r}"
         tried += Tried(
-            num=float(has_stopped or bool(breaches)),
+            num=float((has_stopped and says_something) or bool(breaches)),
             breaches=tuple(breaches),
             compared=1,
             differences=differences,
@@ -113,11 +113,13 @@ def _streaming(arm: ArmAnswers) -> Tried:
 
 
 def _same_as(answer: FeatureAnswer, other: FeatureAnswer | None) -> Tried:
-    """Whether two greedy answers are the same, as far as the shorter goes."""
+    """Whether two greedy answers are the same, as far as the shorter goes, where its token limit ended that one."""
     if other is None:
         return Tried()
-    length = min(len(answer.item.token_ids), len(other.item.token_ids))
-    same = answer.item.token_ids[:length] == other.item.token_ids[:length]
+    shorter, longer = sorted((answer.item, other.item), key=lambda item: len(item.token_ids))
+    length = len(shorter.token_ids)
+    is_whole = length == len(longer.token_ids) or shorter.finish_reason == "length"
+    same = length > 0 and is_whole and shorter.token_ids == longer.token_ids[:length]
     text = f"{answer.item.token_ids} here, {other.item.token_ids} in {other.name}"
     return Tried(compared=1, differences={} if same else {answer.name: text})
 
@@ -166,17 +168,25 @@ def find_call_faults(answer: FeatureAnswer) -> Iterator[str]:
     schemas = {t["function"]["name"]: t["function"]["parameters"] for t in answer.options["tools"]}
     choice = answer.options["tool_choice"]
     named = {choice["function"]["name"]} if isinstance(choice, dict) else set(schemas)
-    calls = json.loads(answer.item.tool_calls_text or "[]")
+    try:
+        calls = json.loads(answer.item.tool_calls_text or "[]")
+    except (ValueError, RecursionError) as error:
+        yield f"calls that are not JSON: {error}"
+        return
     if not calls:
         yield f"no call, but {answer.item.text!r}"
-    for call in calls:
-        function: Mapping[str, Any] = call.get("function", {})
-        if function.get("name") not in named:
-            yield f"calls {function.get('name')!r}, {sorted(named)} may be called"
+    for call in calls if isinstance(calls, list) else [calls]:
+        function = call.get("function") if isinstance(call, dict) else None
+        if not isinstance(function, dict):
+            yield f"{call!r} is no call of a function"
+            continue
+        name = function.get("name")
+        if not isinstance(name, str) or name not in named:
+            yield f"calls {name!r}, {sorted(named)} may be called"
             continue
         try:
-            violation = find_violation(json.loads(function.get("arguments", "")), schemas[function["name"]])
-        except (ValueError, RecursionError) as error:
+            violation = find_violation(json.loads(function.get("arguments", "")), schemas[name])
+        except (ValueError, TypeError, RecursionError) as error:
             violation = f"not JSON: {error}"
         if violation:
             yield f"arguments {function.get('arguments')!r}: {violation}"

@@ -122,6 +122,8 @@ class FeatureLaw:
     holds: Callable[[ArmAnswers], Tried]
     variants: tuple[str, ...]
     """Variants without which the feature was not tried."""
+    seeded: tuple[str, ...] = ()
+    """Variants whose claim is about the request's seed."""
     reference: str = PLAIN
     """The feature whose answers to the same prompts must be the same; by default none, the free greedy answers."""
     together_only: bool = False

@@ -60,7 +60,7 @@ def _decide_power(
     law: FeatureLaw, off: tuple[Tried, Tried], levels: Sequence[Tried], candidate: Tried
 ) -> Ruling:
     """Whether answers without the feature would have broken the law, as expected from the answers themselves."""
-    least = min(tried.num for tried in levels)
+    least, weakest_off = min(tried.num for tried in levels), min(tried.num for tried in off)
     measurement = Measurement(
         name=f"{law.feature}, expected breaches without it",
         unit="tokens or answers",
@@ -68,11 +68,11 @@ def _decide_power(
         margin=MIN_TRIES,
         n=max(1, int(candidate.num)),
     )
-    weak = candidate.num < MIN_TRIES or least < MIN_TRIES_A_LEVEL or off[0].num < MIN_TRIES
+    weak = candidate.num < MIN_TRIES or least < MIN_TRIES_A_LEVEL or weakest_off < MIN_TRIES
     return Ruling(
         outcome=Outcome.INCONCLUSIVE if weak else Outcome.PASS,
         message=f"{law.claim}: not broken; a path without the feature would have done so about {candidate.num:.0f} "
-        f"times ({least:.0f} at the weaker load, baseline {off[0].num:.0f}).",
+        f"times ({least:.0f} at the weaker load, with the switch off {weakest_off:.0f}).",
         advice=f"Send more requests: {MIN_TRIES:.0f} are needed, {MIN_TRIES_A_LEVEL:.0f} at each load."
         if weak
         else "",

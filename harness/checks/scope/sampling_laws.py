@@ -7,7 +7,7 @@ worked out at every position.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from math import exp, log
+from math import exp, inf, log
 
 from harness.checks.scope.feature_answers import (
     TIE,
@@ -75,6 +75,8 @@ def _sampling(arm: ArmAnswers) -> Tried:
 def _drawn(answer: FeatureAnswer) -> Tried:
     """An answer's tokens as draws at its temperature, and at 1."""
     asked = answer.item.temperature
+    if asked <= 0:
+        return Tried()
     draws, others, num = [], [], 0.0
     for token, top in positions(answer):
         draw = draw_of(top, top.keys(), token, asked)
@@ -137,6 +139,8 @@ def _restricted(arm: ArmAnswers) -> Tried:
 def _drawn_within(answer: FeatureAnswer) -> Tried:
     num, breaches, draws = 0.0, [], []
     temperature = answer.item.temperature
+    if temperature <= 0:
+        return Tried()
     for position, (token, top) in enumerate(positions(answer)):
         allowed = allowed_tokens(answer.options, top, temperature)
         if allowed is None:
@@ -160,7 +164,7 @@ def _penalised(penalty: Callable[[Mapping[str, object], int], float]) -> Callabl
             for position, (token, top) in enumerate(positions(answer)):
                 score = {t: lp - penalty(answer.options, counts.get(t, 0)) for t, lp in top.items()}
                 best = max(score, key=score.__getitem__)
-                if score[token] < score[best] - TIE:
+                if score.get(token, -inf) < score[best] - TIE:
                     line = f"{answer.name} token {position}: {token} though {best} is better once penalised"
                     tried += Tried(breaches=(line,))
                 free = max(top, key=top.__getitem__)
@@ -174,8 +178,10 @@ def _penalised(penalty: Callable[[Mapping[str, object], int], float]) -> Callabl
 def _not_repeated(arm: ArmAnswers) -> Tried:
     """With a penalty beyond reason, no token occurs twice; the same without it shows how many would have."""
     tried = Tried()
+    is_tried = False
     for answer in arm.answers:
         penalised = float(answer.options.get("repetition_penalty", 0)) >= NO_PENALTY
+        is_tried |= penalised and bool(answer.item.token_ids)
         seen: set[int] = set()
         for position, token in enumerate(answer.item.token_ids):
             if token in seen and penalised:
@@ -184,7 +190,7 @@ def _not_repeated(arm: ArmAnswers) -> Tried:
             elif token in seen:
                 tried += Tried(num=1.0)
             seen.add(token)
-    return tried
+    return tried if is_tried else Tried()
 
 
 def _biased(arm: ArmAnswers) -> Tried:
@@ -222,6 +228,7 @@ SAMPLING_LAWS: tuple[FeatureLaw, ...] = (
         claim="tokens are drawn at the asked temperature, and a seed repeats its draws",
         holds=_sampling,
         variants=("t0.5/r0", "t0.5/r1", "t2.0/r0", "t2.0/r1", "t2.0/other_seed", "t2.0/unseeded"),
+        seeded=("t0.5/r0", "t0.5/r1", "t2.0/r0", "t2.0/r1", "t2.0/other_seed"),
     ),
     FeatureLaw(
         feature="top_k",
@@ -270,5 +277,6 @@ SAMPLING_LAWS: tuple[FeatureLaw, ...] = (
         claim="n choices come back, and the same ones for the same seed",
         holds=_several,
         variants=("r0", "r1"),
+        seeded=("r0", "r1"),
     ),
 )

@@ -86,6 +86,12 @@ def decide_sampling(triples: Sequence[Triple], policy: Policy) -> Mapping[str, R
             outcome=Outcome.INCONCLUSIVE,
             message="Fewer than two temperatures above 0 were sampled, so nothing shows that the value matters.",
         )
+    if all(t.baseline.concurrency == 1 for t in triples):
+        rulings["several at once"] = Ruling(
+            outcome=Outcome.INCONCLUSIVE,
+            message="Every draw was alone, so nothing shows that neighbours in a batch have their own seed and "
+            "temperature.",
+        )
     rulings["same seed again"] = decide_repeats(draws, policy)
     rulings["other seeds"] = decide_seeds(draws, policy)
     return rulings

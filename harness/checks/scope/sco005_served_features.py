@@ -115,13 +115,17 @@ def decide_feature(law: FeatureLaw, collected: Collected, context: CheckContext)
     triples, incomplete = pair_items(chosen)
     rest = [] if incomplete is None else [incomplete]
     items = [t.candidate for t in triples if t.item.startswith(f"{law.feature}/")]
-    missing = [*find_missing(law, items, context.manifest.scope.max_batch)]
+    try:
+        missing = [*find_missing(law, items, context.manifest.scope.max_batch)]
+        tries = {suite.arm: _tries(law, suite.items, parts[suite.arm]) for suite in chosen}
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        text = f"The records do not say what was asked: {type(error).__name__}: {error}."
+        return [*rest, Ruling(outcome=Outcome.ERROR, message=text, advice="Run the suite again.")]
     if missing:
         text = f"The feature was not tried whole: {'; '.join(missing)}."
         rest.append(Ruling(outcome=Outcome.INCONCLUSIVE, message=text))
     if not items:
         return rest
-    tries = {suite.arm: _tries(law, suite.items, parts[suite.arm]) for suite in chosen}
     refused = tuple(f"{i.item}: refused: {i.error}" for i in items if i.error)
     # A grammar's mask leaves no finite value for most tokens, with the switch off as well.
     sick = tuple(
@@ -160,6 +164,9 @@ def find_missing(law: FeatureLaw, items: Sequence[SuiteItem], max_batch: int) ->
         for variant in law.variants:
             if found and variant not in found:
                 yield f"no {variant} request was {level}"
+    unseeded = sorted({a.variant for a in answers if a.variant in law.seeded and a.item.seed is None})
+    for variant in unseeded:
+        yield f"{variant} requests bear no seed"
     width = max((a.item.concurrency * int(a.options.get("n", 1)) for a in answers), default=0)
     if width < max_batch:
         yield f"{width} answers at once, the scope declares {max_batch}"

@@ -21,6 +21,8 @@ from harness.model.words import Arm, Tier
 from tests.harness.checks.evidence_builder import DECISION, EXECUTOR, MAX_BATCH, PLAIN
 
 LEVELS = (1, 2, 4, 8, 9)
+PROMPT_TOKENS = {"short": 60, "middle": 150, "long": 400}
+"""By length bin; the made scope's context is 512."""
 AT = "2026-01-01T00:00:00Z"
 
 
@@ -154,7 +156,7 @@ def _item(suite: str, mark: str, row: EvalRow, sample: int, is_right: bool) -> S
         row=row.row,
         sample=sample,
         concurrency=level,
-        num_prompt_tokens=40 + int(row.row[1:]),
+        num_prompt_tokens=PROMPT_TOKENS.get(row.bin, 40),
         token_ids=tuple(text.encode()),
         text=text,
         finish_reason="stop",

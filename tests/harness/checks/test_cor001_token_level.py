@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
 from harness.checks.correctness.cor001_token_level import TokenLevel
 from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.finding import Finding
@@ -129,6 +131,48 @@ def test_one_wrong_token_among_many_is_not_passed() -> None:
     found = changed(one_wrong)
     hit = [f for f in found.values() if f.outcome is not Outcome.PASS]
     assert len(hit) == 1 and "confident flip" in hit[0].message
+
+
+def cut_to_the_first(items: Sequence[SuiteItem]) -> Sequence[SuiteItem]:
+    """What lies behind the most likely token is not told."""
+    return [
+        i.model_copy(
+            update={
+                "top_logprobs": tuple(
+                    TokenLogprobs(token_ids=t.token_ids[:1], logprobs=t.logprobs[:1]) for t in i.top_logprobs
+                )
+            }
+        )
+        for i in items
+    ]
+
+
+@pytest.mark.parametrize("arms", [(Arm.CANDIDATE,), tuple(Arm)], ids=["candidate", "all"])
+def test_lists_of_fewer_than_twenty_tokens_hide_where_the_rest_went(arms: tuple[Arm, ...]) -> None:
+    def scrambled(items: Sequence[SuiteItem]) -> Sequence[SuiteItem]:
+        return [
+            i.model_copy(
+                update={
+                    "top_logprobs": tuple(
+                        TokenLogprobs(token_ids=(t.token_ids[0], *t.token_ids[:0:-1]), logprobs=t.logprobs)
+                        for t in i.top_logprobs
+                    )
+                }
+            )
+            for i in items
+        ]
+
+    evidence = change_items(clean_evidence(), SUITE, Arm.CANDIDATE, scrambled)
+    assert findings_of(evidence)["batch 8"].outcome is Outcome.FAIL
+    for arm in arms:
+        evidence = change_items(evidence, SUITE, arm, cut_to_the_first)
+    assert {f.outcome for f in findings_of(evidence).values()} == {Outcome.INCONCLUSIVE}
+
+
+def test_a_baseline_as_far_from_itself_as_a_broken_candidate_judges_nothing() -> None:
+    found = findings_of(build_evidence(World(noise=1.0, noise_again=1.0)))
+    assert Outcome.PASS not in {f.outcome for f in found.values()}
+    assert "nothing can be judged" in found["batch 8"].message
 
 
 def test_measurements_carry_estimate_interval_margin_and_the_number_of_prompts() -> None:

@@ -14,6 +14,8 @@ from harness.model.evidence import (
     GapEvidence,
     LedgerEvidence,
     SubjectEvidence,
+    SuiteEvidence,
+    TimingEvidence,
     evidence_set,
 )
 from harness.model.finding import Finding
@@ -282,8 +284,26 @@ def test_a_candidate_that_is_a_second_baseline_is_an_error() -> None:
 
 
 def test_a_missing_second_baseline_leaves_the_other_arms_judged() -> None:
-    found = findings_of(without(small_evidence(), ArmEvidence, arm=Arm.BASELINE_AGAIN))
+    evidence = small_evidence()
+    for kind in (ArmEvidence, LedgerEvidence, SuiteEvidence):
+        evidence = without(evidence, kind, arm=Arm.BASELINE_AGAIN)
+    found = findings_of(without(evidence, TimingEvidence))
     assert set(found) == {"arm baseline", "arm candidate"}
+    assert {f.outcome for f in found.values()} == {Outcome.PASS}
+
+
+def test_a_second_baseline_whose_answers_are_the_firsts_without_an_arm_that_gave_them_does_not_count() -> (
+    None
+):
+    first = {r.suite: r.items for r in small_evidence().of(SuiteEvidence) if r.arm is Arm.BASELINE}
+
+    def copied(record: SuiteEvidence) -> SuiteEvidence:
+        return record.model_copy(update={"items": first[record.suite]})
+
+    evidence = change_records(small_evidence(), SuiteEvidence, copied, arm=Arm.BASELINE_AGAIN)
+    for kind in (ArmEvidence, LedgerEvidence):
+        evidence = without(evidence, kind, arm=Arm.BASELINE_AGAIN)
+    assert findings_of(evidence)["arm baseline_again"].outcome is Outcome.NOT_RUN
 
 
 @pytest.mark.parametrize(("broke", "outcome"), [(True, Outcome.ERROR), (False, Outcome.NOT_RUN)])

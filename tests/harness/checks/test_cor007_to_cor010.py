@@ -13,6 +13,7 @@ from harness.checks.correctness.cor008_reasoning import Reasoning
 from harness.checks.correctness.cor009_negative_control import NegativeControl
 from harness.checks.correctness.cor010_comparable_answers import ComparableAnswers
 from harness.model.check import BaseCheck
+from harness.model.evals import AimeSection, EvalsSection
 from harness.model.evaluation import EvalRow, SuiteItem, TokenLogprobs
 from harness.model.evidence import EvalSetEvidence, EvidenceSet, LedgerEvidence, SuiteEvidence
 from harness.model.finding import Finding
@@ -20,7 +21,14 @@ from harness.model.judgement import worst
 from harness.model.policy import EvalsPolicy
 from harness.model.words import Arm, Outcome
 from tests.harness.checks.eval_builder import EvalWorld, answer_of, build_evals
-from tests.harness.checks.evidence_builder import POLICY, change_items, change_records, context_of, without
+from tests.harness.checks.evidence_builder import (
+    MANIFEST,
+    POLICY,
+    change_items,
+    change_records,
+    context_of,
+    without,
+)
 
 CHECKS = (LongContextRetrieval, Reasoning, NegativeControl, ComparableAnswers)
 SCORES = {"mrcr": LongContextRetrieval, "aime": Reasoning}
@@ -453,3 +461,142 @@ def test_a_control_that_the_ledger_does_not_know_notices_nothing(suite: str) -> 
 def test_a_row_keeps_its_own_cluster_where_its_question_is_its_own() -> None:
     rows: tuple[EvalRow, ...] = next(r.rows for r in clean().of(EvalSetEvidence) if r.suite == "mrcr")
     assert len({r.row for r in rows}) == len({repr(r.messages) for r in rows})
+
+
+def on_every_arm_and_the_control(suite: str, change: Callable[[Items], Items]) -> EvidenceSet:
+    return change_items(everywhere(suite, change), f"{suite}_control", Arm.CANDIDATE, change)
+
+
+@pytest.mark.parametrize(("suite", "temperature"), [("aime", 0.0), ("aime", 5.0), ("mrcr", 1.0)])
+def test_answers_at_another_temperature_than_the_manifests_are_an_error(
+    suite: str, temperature: float
+) -> None:
+    evidence = on_every_arm_and_the_control(suite, each(temperature=temperature))
+    finding = next(iter(findings_of(SCORES[suite], evidence).values()))
+    assert finding.outcome is Outcome.ERROR and "another temperature" in finding.message
+
+
+def test_samples_that_no_seed_changes_count_once() -> None:
+    def all_alike(items: Items) -> Items:
+        first: dict[str, SuiteItem] = {}
+        alike = [first.setdefault(i.row, i) for i in items]
+        return [
+            i.model_copy(update={"text": f.text, "token_ids": f.token_ids})
+            for i, f in zip(items, alike, strict=True)
+        ]
+
+    finding = findings_of(Reasoning, on_every_arm_and_the_control("aime", all_alike))["all problems"]
+    assert finding.outcome is Outcome.INCONCLUSIVE and "is void" not in finding.message
+
+
+@pytest.mark.parametrize("suite", SCORES)
+def test_lost_answers_that_change_places_so_that_the_baseline_loses_them_too_are_an_error(suite: str) -> None:
+    evidence = made(EvalWorld(loss=0.25, num_rows=220))
+    (baseline,) = (r for r in evidence.of(SuiteEvidence) if r.suite == suite and r.arm is Arm.BASELINE)
+    texts = {i.item: i.text for i in baseline.items}
+
+    def swapped(items: Items) -> Items:
+        lost = [n for n, i in enumerate(items) if texts[i.item] != i.text]
+        out = list(items)
+        for here, there in zip(lost, lost[1:] + lost[:1], strict=True):
+            out[here] = items[here].model_copy(
+                update={"row": items[there].row, "sample": items[there].sample}
+            )
+        return out
+
+    assert outcome_of(SCORES[suite], change_items(evidence, suite, Arm.CANDIDATE, swapped)) is Outcome.ERROR
+
+
+@pytest.mark.parametrize("suite", SCORES)
+@pytest.mark.parametrize("level", [1, 4])
+def test_a_suite_that_was_asked_at_one_load_says_nothing_of_the_scopes_others(suite: str, level: int) -> None:
+    evidence = on_every_arm_and_the_control(suite, each(concurrency=level))
+    finding = next(iter(findings_of(SCORES[suite], evidence).values()))
+    assert finding.outcome is Outcome.INCONCLUSIVE and "None of them was asked at" in finding.message
+
+
+def test_conversations_of_the_shorter_half_of_the_context_say_nothing_of_the_longer() -> None:
+    evidence = on_every_arm_and_the_control("mrcr", each(num_prompt_tokens=255))
+    finding = findings_of(LongContextRetrieval, evidence)["all rows"]
+    assert finding.outcome is Outcome.INCONCLUSIVE and "longer half" in finding.message
+    evidence = on_every_arm_and_the_control("mrcr", each(num_prompt_tokens=256))
+    assert findings_of(LongContextRetrieval, evidence)["all rows"].outcome is Outcome.PASS
+
+
+@pytest.mark.parametrize(
+    ("suite", "update"),
+    [
+        ("aime", {"answer": "abc"}),
+        ("aime", {"answer": "1000"}),
+        ("aime", {"messages": ()}),
+        ("mrcr", {"prefix": ""}),
+        ("mrcr", {"prefix": "another"}),
+        ("mrcr", {"answer": ""}),
+        ("mrcr", {"messages": ()}),
+    ],
+)
+def test_a_question_that_no_rule_can_grade_is_an_error_and_no_crash(
+    suite: str, update: dict[str, object]
+) -> None:
+    def spoilt(record: EvalSetEvidence) -> EvalSetEvidence:
+        return record.model_copy(
+            update={"rows": (record.rows[0].model_copy(update=update), *record.rows[1:])}
+        )
+
+    evidence = with_rows(suite, spoilt)
+    assert outcome_of(SCORES[suite], evidence) is Outcome.ERROR
+    for check in (NegativeControl, ComparableAnswers):
+        assert findings_of(check, evidence)[suite].outcome is Outcome.ERROR
+
+
+def test_rows_of_another_data_set_than_the_manifests_are_an_error() -> None:
+    manifest = MANIFEST.model_copy(update={"evals": EvalsSection(aime=AimeSection(path="data/aime25.jsonl"))})
+
+    def found(evidence: EvidenceSet) -> Finding:
+        (finding,) = Reasoning().run(context_of(evidence, manifest))
+        return finding
+
+    named = with_rows("aime", lambda r: r.model_copy(update={"source": "data/aime25.jsonl"}))
+    assert found(named).outcome is Outcome.PASS
+    assert found(clean()).outcome is Outcome.ERROR and "the manifest names" in found(clean()).message
+
+
+@pytest.mark.parametrize("suite", SCORES)
+@pytest.mark.parametrize("arm", list(Arm))
+def test_an_arm_that_was_made_wrong_while_it_answered_is_no_arm(suite: str, arm: Arm) -> None:
+    def spoilt(record: SuiteEvidence) -> SuiteEvidence:
+        is_meant = record.suite == suite and record.arm is arm
+        return record.model_copy(update={"perturbation": "noise"}) if is_meant else record
+
+    evidence = change_records(clean(), SuiteEvidence, spoilt)
+    assert outcome_of(SCORES[suite], evidence) is Outcome.ERROR
+    assert findings_of(ComparableAnswers, evidence)[suite].outcome is Outcome.ERROR
+    if arm is Arm.CANDIDATE:
+        assert findings_of(NegativeControl, evidence)[suite].outcome is Outcome.ERROR
+
+
+def of_fewer_tokens(record: SuiteEvidence) -> SuiteEvidence:
+    short = {"finish_reason": "length", "token_ids": (1, 2), "num_completion_tokens": 2, "text": ""}
+    return record.model_copy(update={"items": tuple(i.model_copy(update=short) for i in record.items)})
+
+
+def at_another_load(record: SuiteEvidence) -> SuiteEvidence:
+    return record.model_copy(
+        update={"items": tuple(i.model_copy(update={"concurrency": 3}) for i in record.items)}
+    )
+
+
+@pytest.mark.parametrize("suite", SCORES)
+@pytest.mark.parametrize("change", [of_fewer_tokens, at_another_load])
+def test_a_control_that_was_asked_less_than_the_suite_notices_nothing(
+    suite: str, change: Callable[[SuiteEvidence], SuiteEvidence]
+) -> None:
+    evidence = with_control(suite, change)
+    assert findings_of(NegativeControl, evidence)[suite].outcome is Outcome.ERROR
+    assert voided(evidence, suite)
+
+
+@pytest.mark.parametrize(("problems", "outcome"), [(49, Outcome.INCONCLUSIVE), (50, Outcome.PASS)])
+def test_answers_too_few_to_tell_the_share_are_no_pass(problems: int, outcome: Outcome) -> None:
+    evidence = made(EvalWorld(num_problems=problems, samples=1))
+    assert findings_of(ComparableAnswers, evidence)["aime"].outcome is outcome

@@ -115,6 +115,11 @@ def test_one_temperature_alone_is_inconclusive() -> None:
     assert found["temperatures"].outcome is Outcome.INCONCLUSIVE
 
 
+def test_draws_that_were_all_alone_show_nothing_of_their_neighbours_seeds() -> None:
+    found = on_all_arms(lambda items: [i.model_copy(update={"concurrency": 1}) for i in items])
+    assert found["several at once"].outcome is Outcome.INCONCLUSIVE
+
+
 def test_without_repeats_nothing_is_known_of_them() -> None:
     found = on_all_arms(lambda items: [i for i in items if i.item.endswith("r0")])
     assert found["same seed again"].outcome is Outcome.INCONCLUSIVE

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from harness.checks.scope.sco005_served_features import LAWS, ServedFeatures
-from harness.model.evaluation import SuiteItem
+from harness.model.evaluation import SuiteItem, TokenLogprobs
 from harness.model.evidence import EvidenceSet, LedgerEvidence, SuiteEvidence
 from harness.model.features import FEATURES
 from harness.model.finding import Finding
@@ -163,3 +163,83 @@ def test_answers_copied_from_the_baseline_are_nobodys() -> None:
 def test_no_candidate_no_pass(kind: type[SuiteEvidence] | type[LedgerEvidence]) -> None:
     found = findings_of(without(feature_evidence(), kind, arm=Arm.CANDIDATE))
     assert {f.outcome for f in found.values()} == {Outcome.NOT_RUN}
+
+
+def edited(update: Callable[[SuiteItem], dict[str, object]], *arms: Arm) -> dict[str, Finding]:
+    evidence = feature_evidence()
+    for arm in arms or tuple(Arm):
+        evidence = change_items(
+            evidence, "features", arm, lambda items: [i.model_copy(update=update(i)) for i in items]
+        )
+    return findings_of(evidence)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "no JSON",
+        "7",
+        "[1]",
+        '{"a": 1}',
+        '[{"function": "x"}]',
+        '[{"function": {"name": ["x"]}}]',
+        '[{"function": {"name": "set_lamp", "arguments": 3}}]',
+    ],
+)
+def test_calls_of_a_form_that_no_client_can_read_fail_and_break_nothing_else(calls: str) -> None:
+    found = edited(lambda i: {"tool_calls_text": calls if i.tool_calls_text else ""}, Arm.CANDIDATE)
+    assert not_passed(found) == {"tool_calls": Outcome.FAIL}
+
+
+@pytest.mark.parametrize("options", ["{}", "no JSON", "[1]"])
+def test_records_that_do_not_say_what_was_asked_show_no_feature_that_options_ask_for(options: str) -> None:
+    found = edited(lambda _i: {"options_text": options})
+    passed = {name for name, finding in found.items() if finding.outcome is Outcome.PASS}
+    assert passed <= {
+        "temperature_sampling",
+        "prompt_logprobs",
+        "streaming",
+        "chat_template",
+        "chunked_prefill",
+        "prefix_cache",
+    }
+    assert found["top_p"].outcome is Outcome.ERROR and "do not say what was asked" in found["top_p"].message
+
+
+def test_a_seed_that_was_never_sent_is_not_obeyed() -> None:
+    assert not_passed(edited(lambda _i: {"seed": None})) == {
+        "temperature_sampling": Outcome.INCONCLUSIVE,
+        "several_choices": Outcome.INCONCLUSIVE,
+    }
+
+
+def test_draws_that_were_asked_for_without_a_temperature_show_none() -> None:
+    found = not_passed(edited(lambda _i: {"temperature": 0.0}))
+    assert found == dict.fromkeys(("temperature_sampling", "top_k", "top_p", "min_p"), Outcome.INCONCLUSIVE)
+
+
+def one_token_lists(item: SuiteItem) -> dict[str, object]:
+    cut = (TokenLogprobs(token_ids=t.token_ids[:1], logprobs=t.logprobs[:1]) for t in item.top_logprobs)
+    return {"top_logprobs": tuple(cut)}
+
+
+def test_an_emitted_token_that_is_not_among_the_reported_ones_is_a_breach() -> None:
+    found = edited(one_token_lists, Arm.CANDIDATE)
+    assert {found[name].outcome for name in ("presence_penalty", "frequency_penalty", "logprobs")} == {
+        Outcome.FAIL
+    }
+
+
+@pytest.mark.parametrize("feature", ["chunked_prefill", "prefix_cache", "streaming"])
+def test_an_answer_that_ends_before_the_other_is_not_the_same(feature: str) -> None:
+    def empty(item: SuiteItem) -> dict[str, object]:
+        is_meant = item.item.startswith(f"{feature}/")
+        return {"token_ids": (), "finish_reason": "stop", "token_times_ms": ()} if is_meant else {}
+
+    assert edited(empty, Arm.CANDIDATE)[feature].outcome is Outcome.FAIL
+
+
+def test_a_second_baseline_without_answers_vouches_for_no_law() -> None:
+    found = edited(lambda _i: {"token_ids": (), "top_logprobs": (), "text": ""}, Arm.BASELINE_AGAIN)
+    assert found["top_k"].outcome is Outcome.INCONCLUSIVE
+    assert found["stop_strings"].outcome is Outcome.INCONCLUSIVE

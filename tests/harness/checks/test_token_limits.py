@@ -52,6 +52,11 @@ def test_a_tail_as_long_as_the_a_as_is_within_the_limit() -> None:
     assert outcome_of(tokens) is Outcome.PASS
 
 
+@pytest.mark.parametrize(("noise", "outcome"), [(0.02, Outcome.PASS), (0.021, Outcome.INCONCLUSIVE)])
+def test_a_baseline_too_far_from_itself_is_no_yardstick(noise: float, outcome: Outcome) -> None:
+    assert outcome_of([token(i, kl=1e-9, noise_kl=noise) for i in range(400)]) is outcome
+
+
 def test_a_mean_beyond_the_limit_in_every_prompt_fails() -> None:
     assert outcome_of([token(i, kl=5e-5) for i in range(400)]) is Outcome.FAIL
 

@@ -30,6 +30,11 @@ def test_an_unknown_key_is_refused() -> None:
         EVIDENCE_ADAPTER.validate_python(gap().model_dump() | {"verdict": "admit"})
 
 
+def test_log_probabilities_without_a_token_each_are_refused() -> None:
+    with pytest.raises(ValidationError, match="1 log probabilities of 2 tokens"):
+        TokenLogprobs(token_ids=(1, 2), logprobs=(-0.1,))
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 def test_a_number_that_is_not_finite_is_refused(value: float) -> None:
     with pytest.raises(ValidationError, match="finite"):
