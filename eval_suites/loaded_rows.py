@@ -48,9 +48,12 @@ def collect_rows(raw_rows: Iterable[RawRow], source: str, parse: ParseRow, max_c
     rows: list[EvalRow] = []
     problems: list[str] = []
     num_left_out = 0
+    names: dict[str, str] = {}
+    answers: dict[bytes, tuple[str, str]] = {}
     for raw in raw_rows:
         try:
             row = parse(raw.values, row_name(raw))
+            _require_of_its_own(row, raw.place, names, answers)
             digest.update(render_canonical_json(dict(raw.values)) + b"\n")
         except (RowError, ValueError, TypeError) as error:
             problems.append(f"{raw.place}: {error}")
@@ -62,6 +65,22 @@ def collect_rows(raw_rows: Iterable[RawRow], source: str, parse: ParseRow, max_c
     if problems:
         raise bad_rows(problems)
     return LoadedRows(rows=tuple(rows), source=source, sha256=digest.hexdigest(), num_left_out=num_left_out)
+
+
+def _require_of_its_own(
+    row: EvalRow, place: str, names: dict[str, str], answers: dict[bytes, tuple[str, str]]
+) -> None:
+    """A row has a name of its own, and no other row answers its question otherwise; raises `RowError`."""
+    if (other := names.setdefault(row.row, place)) != place:
+        raise RowError(f"its name would be {row.row}, as that of {other}: rename one of the files")
+    question = hashlib.sha256()
+    for message in row.messages:
+        question.update(render_canonical_json(message))
+    answer, other = answers.setdefault(question.digest(), (row.answer, place))
+    if answer != row.answer:
+        raise RowError(
+            f"answer: got {row.answer[:40]!r} to the question of {other}, which has {answer[:40]!r}"
+        )
 
 
 def row_name(raw: RawRow) -> str:

@@ -27,6 +27,8 @@ def parse_mrcr_row(values: Mapping[str, Any], name: str) -> EvalRow:
     answer = text_field(values, "answer")
     if not answer.startswith(prefix):
         raise RowError(f"answer: got {answer[:40]!r}, expected it to begin with the prefix {prefix!r}")
+    if answer == prefix:
+        raise RowError("answer: got nothing behind the prefix, expected a text")
     for key in ("desired_msg_index", "total_messages", "n_chars"):
         if values.get(key) is not None:
             count_field(values, key)

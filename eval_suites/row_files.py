@@ -62,16 +62,29 @@ def read_source(source: EvalSource, root: Path) -> Iterator[RawRow]:
     folder = fetch_from_hub(source.hub, source.revision) if source.hub else root / source.path
     if not source.hub and not folder.resolve().is_relative_to(root.resolve()):
         raise ConfigurationError("eval-outside", f"{source.path} leads out of the repository.")
-    files = [folder] if folder.is_file() else sorted(f for f in folder.rglob("*") if f.suffix in SUFFIXES)
+    files = (
+        [folder]
+        if folder.is_file()
+        else sorted(f for f in folder.rglob("*") if f.suffix in SUFFIXES and f.is_file())
+    )
     if not files:
         raise ConfigurationError(
             "eval-no-rows",
             f"There is no {' or '.join(SUFFIXES)} file at {source.hub or source.path}.",
             "[evals] of the manifest names where the rows are; docs/manifest.md says how.",
         )
+    num_rows = 0
     for file in files:
         name = file.name if file == folder else file.relative_to(folder).as_posix()
-        yield from _read_parquet(file, name) if file.suffix == ".parquet" else _read_lines(file, name)
+        for row in _read_parquet(file, name) if file.suffix == ".parquet" else _read_lines(file, name):
+            num_rows += 1
+            yield row
+    if not num_rows:
+        raise ConfigurationError(
+            "eval-no-rows",
+            f"The files at {source.hub or source.path} hold no row.",
+            "[evals] of the manifest names where the rows are; docs/manifest.md says how.",
+        )
 
 
 def fetch_from_hub(hub: str, revision: str) -> Path:

@@ -133,12 +133,15 @@ def _short(num_tokens: int) -> str:
 def _generate_mrcr(section: MrcrSection, model: ServedModel, num_rows: int, seed: int) -> LoadedRows:
     """Rows at every length and needle count of the section whose conversation is long enough for its needles."""
     lengths = section.lengths or default_lengths(model.max_context)
-    cells = [
-        (num_bytes, needles)
-        for length in lengths
-        for needles in section.needles
-        if (num_bytes := _num_bytes(section, model, length, needles, seed))
-    ]
+    # Lengths beyond the served context come to the same conversations, which are asked once.
+    cells = list(
+        dict.fromkeys(
+            (num_bytes, needles)
+            for length in lengths
+            for needles in section.needles
+            if (num_bytes := _num_bytes(section, model, length, needles, seed))
+        )
+    )
     count = -(-num_rows // max(1, len(cells)))
     calls: list[dict[str, Any]] = [
         {"seed": seed + index, "count": count, "num_bytes": num_bytes, "needles": needles}

@@ -115,6 +115,10 @@ def messages_of(*messages: object) -> str:
 BAD_MRCR: dict[str, tuple[dict[str, Any], str]] = {
     "no answer": ({"answer": None}, "answer: got None"),
     "an answer without its prefix": ({"answer": "something else"}, "begin with the prefix"),
+    "an answer of its prefix alone": (
+        {"answer": MRCR[1]["random_string_to_prepend"]},
+        "answer: got nothing behind the prefix",
+    ),
     "an empty prefix": ({"random_string_to_prepend": ""}, "random_string_to_prepend: got ''"),
     "an empty prompt": ({"prompt": ""}, "prompt: got ''"),
     "a prompt without messages": ({"prompt": "[]"}, "expected a list of messages"),
@@ -260,3 +264,39 @@ def test_a_missing_library_is_named_with_what_to_install(
     with pytest.raises(ConfigurationError, match=library) as caught:
         load_rows(source, tmp_path, parse_mrcr_row, 4096)
     assert "fasttrack[eval]" in caught.value.advice
+
+
+@pytest.mark.parametrize("names", [("a b", "a-b"), ("a/b", "a-b")])
+def test_files_whose_rows_would_have_one_name_are_named(names: tuple[str, str], tmp_path: Path) -> None:
+    for name, row in zip(names, MRCR, strict=False):
+        file = tmp_path / "data" / f"{name}.jsonl"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_jsonl(file, [row])
+    with pytest.raises(ConfigurationError, match="its name would be a-b-1"):
+        load(tmp_path, "data")
+
+
+def test_one_question_with_two_answers_is_named(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "rows.jsonl", [AIME[0], AIME[0], AIME[0] | {"answer": "999"}])
+    with pytest.raises(
+        ConfigurationError, match=r"row 3: answer: got '999' to the question of rows.jsonl, row 1"
+    ):
+        load(tmp_path, aime=True)
+
+
+def test_rows_that_occur_twice_alike_are_kept(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "rows.jsonl", [*AIME, *AIME])
+    assert len(load(tmp_path, aime=True).rows) == 2 * len(AIME)
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_a_file_without_a_row_is_said(content: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(content)
+    with pytest.raises(ConfigurationError, match="hold no row"):
+        load(tmp_path)
+
+
+def test_a_folder_of_a_data_files_name_is_no_data_file(tmp_path: Path) -> None:
+    (tmp_path / "data" / "x.jsonl").mkdir(parents=True)
+    write_jsonl(tmp_path / "data" / "y.jsonl", MRCR[:1])
+    assert [row.row for row in load(tmp_path, "data").rows] == ["y-1"]

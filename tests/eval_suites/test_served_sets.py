@@ -110,6 +110,12 @@ def test_generated_rows_follow_the_tokenizer_and_not_the_bytes() -> None:
     assert Counter(r.bin for r in found.rows).keys() == {"0-1k", "1k-2k"}
 
 
+def test_lengths_beyond_the_served_context_are_asked_once() -> None:
+    found = mrcr_set(lengths=(2048, 4096, 8192), needles=(2,), num_rows=9)
+    names = [r.row for r in found.rows]
+    assert len(names) == len(set(names)) == 9
+
+
 def test_the_source_of_generated_rows_is_the_command_that_makes_them_again() -> None:
     found = mrcr_set(lengths=(1024,), needles=(2,), num_rows=3)
     assert found.source.startswith("python -m eval_suites.mrcr_generator --seed 1 --count 3 --num-bytes ")
