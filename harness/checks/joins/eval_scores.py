@@ -14,7 +14,7 @@ from harness.checks.joins.pairing import SuiteArms, Triple, find_suite_arms, pai
 from harness.checks.joins.ruling import Ruling
 from harness.checks.joins.token_steps import TokenSteps, count_token_steps, index_token_steps
 from harness.model.check import CheckContext
-from harness.model.evals import EvalSource, EvalsSection
+from harness.model.evals import AimeSection, EvalsSection, MrcrSection
 from harness.model.evaluation import EvalRow, SuiteItem
 from harness.model.evidence import EvalSetEvidence, EvidenceSet
 from harness.model.words import Outcome, Tier
@@ -143,11 +143,10 @@ def find_other_terms(
     evals: EvalsSection, eval_set: EvalSetEvidence, items: Sequence[SuiteItem]
 ) -> Ruling | None:
     """Why the suite is not the one that the manifest describes: another data set, or another temperature."""
-    section = {"mrcr": evals.mrcr, "aime": evals.aime}[eval_set.suite]
-    source: EvalSource = section
-    if not source.is_generated and eval_set.source != source.name:
+    section: MrcrSection | AimeSection = evals.mrcr if eval_set.suite == "mrcr" else evals.aime
+    if not section.is_generated and eval_set.source != section.name:
         message = (
-            f"The questions of {eval_set.suite} are of {eval_set.source}, the manifest names {source.name}."
+            f"The questions of {eval_set.suite} are of {eval_set.source}, the manifest names {section.name}."
         )
         return Ruling(outcome=Outcome.ERROR, message=message, advice="Collect the suite again.")
     other = tuple(
