@@ -81,6 +81,10 @@ class FaultDescription(Record):
         return self
 
 
+NOT_ASKED = "not asked for"
+"""In the reason of a case that the call left out, and not the machine."""
+
+
 class CaseVerdict(StrEnum):
     """What became of a case."""
 
@@ -127,11 +131,18 @@ class Rate(Record):
 class SelftestReport(Record):
     """All cases of one run."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     recorded_at: str
+    tier: Tier
+    """The most expensive tier that was asked for."""
+    profile: str
+    """How much was asked of engines."""
+    only: tuple[str, ...] = ()
+    """Faults that were asked for by name; none: the whole catalogue, or made changes."""
     hardware: str
     harness_version: str
     commit: str
+    """Of the checkout when the run began; with `+` where its files were not those of the commit, or became others."""
     cases: tuple[CaseResult, ...]
     detection: Rate
     false_alarm: Rate
@@ -142,6 +153,18 @@ class SelftestReport(Record):
     def is_whole(self) -> bool:
         """Whether no case broke."""
         return all(case.verdict is not CaseVerdict.ERROR for case in self.cases)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether any case was run, each that was asked for was, and no twin was left undecided.
+
+        Whoever names a fault asks for it, whatever it needs.
+        """
+        return any(case.verdict is not CaseVerdict.NOT_RUN for case in self.cases) and all(
+            case.verdict is not CaseVerdict.UNDECIDED
+            and (case.verdict is not CaseVerdict.NOT_RUN or (NOT_ASKED in case.reason and not self.only))
+            for case in self.cases
+        )
 
 
 def count_detected(cases: Sequence[CaseResult]) -> tuple[int, int]:

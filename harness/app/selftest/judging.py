@@ -129,6 +129,6 @@ def answer(
         expected=fault.expected,
         fired=fired,
         seconds=round(seconds, 1),
-        reason=fault.escapes if verdict is CaseVerdict.ESCAPED and fault.escapes else reason,
+        reason="; ".join(filter(None, (reason, fault.escapes))) if verdict is CaseVerdict.ESCAPED else reason,
         is_known=bool(fault.escapes) and not case.is_twin,
     )

@@ -25,14 +25,19 @@ from harness.stats.binomial import clopper_pearson
 ALPHA = 0.05
 
 
-def report_of(root: Path, results: Sequence[CaseResult]) -> SelftestReport:
-    """The report on the cases that have a verdict."""
+def report_of(
+    root: Path, results: Sequence[CaseResult], options: SelftestOptions, *, commit: str
+) -> SelftestReport:
+    """The report on the cases that have a verdict, of the tree that was at `commit` when they began."""
     environment = collect_environment(Tier.STATIC)
     return SelftestReport(
         recorded_at=utc_now(),
+        tier=options.tier,
+        profile=options.profile,
+        only=options.only,
         hardware=environment.machine,
         harness_version=HARNESS_VERSION,
-        commit=head_of(root),
+        commit=commit if head_of(root) == commit else f"{commit.removesuffix('+')}+",
         cases=tuple(sorted(results, key=lambda r: (r.id, r.is_twin))),
         detection=rate(*count_detected(results)),
         false_alarm=rate(*count_twins(results, CaseVerdict.FALSE_ALARM)),
@@ -60,4 +65,6 @@ def exit_code_of(report: SelftestReport) -> ExitCode:
         return ExitCode.HARNESS
     surprises = (CaseVerdict.ESCAPED, CaseVerdict.FALSE_ALARM)
     is_bad = any(c.verdict in surprises and not c.is_known for c in report.cases)
-    return ExitCode.REJECT if is_bad else ExitCode.ADMIT
+    if is_bad:
+        return ExitCode.REJECT
+    return ExitCode.ADMIT if report.is_decided else ExitCode.UNDECIDED

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -25,14 +25,15 @@ from harness.app.selftest.kept import needs_evaluations
 from harness.app.selftest.pool import interruptible_pool, run_in_child
 from harness.app.selftest.report import exit_code_of, render_report, report_of
 from harness.app.selftest.schedule import Task, next_task, plan_tasks
-from harness.app.selftest.workplace import Workplace, find_root
+from harness.app.selftest.workplace import Workplace, find_root, head_of
 from harness.engine.supervisor import adopt_orphans, kill_tree
 from harness.facts.environment import can_run
 from harness.model.errors import ConfigurationError
-from harness.model.selftest import CaseResult, CaseVerdict, Stage
+from harness.model.selftest import NOT_ASKED, CaseResult, CaseVerdict, Stage
 from harness.model.words import ExitCode
 from harness.options import CommandResult, SelftestOptions
 
+STOPPED = "the run was stopped before a verdict"
 _SHARED = (Stage.TESTS, Stage.PROBE, Stage.ARM, Stage.TIMING, Stage.GPU)
 """Stages whose twins are brought together where their patches can be merged."""
 
@@ -40,8 +41,8 @@ _SHARED = (Stage.TESTS, Stage.PROBE, Stage.ARM, Stage.TIMING, Stage.GPU)
 def selftest(options: SelftestOptions) -> CommandResult:
     """Runs the faults and twins that this machine can run, and gives the table with both rates.
 
-    Exit code 0 when every fault that was run is found or known to escape and no twin is rejected, 1 otherwise, 4 when a
-    case broke.
+    Exit code 0 when every fault is found or known to escape and every twin clean, 1 when one is not, 3 when one that was
+    asked for could not be run or a twin is undecided, 4 when a case broke.
     """
     root = find_root(options.repo)
     if options.only if options.clean else options.baselines:
@@ -52,6 +53,7 @@ def selftest(options: SelftestOptions) -> CommandResult:
         )
     cases = () if options.clean else load_catalogue(root / CATALOGUE, options.only)
     progress = Progress(quiet=options.output.quiet)
+    report = partial(report_of, root, options=options, commit=head_of(root))
     done: CommandResult | None = None
     try:
         with tempfile.TemporaryDirectory(prefix="fasttrack-selftest-", ignore_cleanup_errors=True) as folder:
@@ -61,11 +63,11 @@ def selftest(options: SelftestOptions) -> CommandResult:
             try:
                 run.run_all(cases)
             except KeyboardInterrupt:
-                print(render_report(report_of(root, run.results), options), flush=True)
+                print(render_report(report([*run.results, *run.stopped(cases)]), options), flush=True)
                 progress.say(f"interrupted: {len(run.results)} of {len(cases)} cases have a verdict")
                 abandon(Path(folder))
-            report = report_of(root, run.results)
-            done = CommandResult(text=render_report(report, options), exit_code=exit_code_of(report))
+            found = report(run.results)
+            done = CommandResult(text=render_report(found, options), exit_code=exit_code_of(found))
     except KeyboardInterrupt:
         # While the folder was removed: what was found stays found.
         if done is None:
@@ -120,6 +122,12 @@ class Selftest:
         waiting = plan_tasks(self._group(todo))
         while waiting:
             self._do(waiting)
+
+    def stopped(self, cases: Iterable[Case]) -> list[CaseResult]:
+        """Rows of the cases that have no verdict: what takes longest would be missing else."""
+        known = {(result.id, result.is_twin) for result in self.results}
+        without = [case for case in cases if (case.id, case.is_twin) not in known]
+        return [answer(case, CaseVerdict.NOT_RUN, reason=STOPPED) for case in without]
 
     def _do(self, waiting: list[Task]) -> None:
         """The tasks, in processes of their own; until there are none, or one of the processes has died."""
@@ -184,9 +192,9 @@ class Selftest:
         """Why this machine, or this call, cannot run a case."""
         tier = case.fault.tier
         if tier.rank > self.options.tier.rank:
-            return f"tier {tier} was not asked for (--tier {self.options.tier})"
+            return f"tier {tier} was {NOT_ASKED} (--tier {self.options.tier})"
         if needs_evaluations(case) and self.options.profile != "full":
-            return "evaluations were not asked for (--profile full)"
+            return f"evaluations were {NOT_ASKED} (--profile full)"
         able, why_not = can_run(tier)
         if not able:
             return why_not

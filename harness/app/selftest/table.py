@@ -32,6 +32,7 @@ def render_table(report: SelftestReport) -> str:
         f"Detected: {_rate(report.detection)}",
         f"False alarms: {_rate(report.false_alarm)}",
         f"Clean, and left undecided: {_rate(report.undecided)}",
+        f"Asked: tier {report.tier}, profile {report.profile}{', of ' + ' '.join(report.only) if report.only else ''}",
         f"{report.recorded_at}, {report.hardware}, fasttrack {report.harness_version}, commit {_commit(report)}",
     ]
     return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *summary])

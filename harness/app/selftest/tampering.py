@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
+from bundles.reader import read_bundle
 from harness.app.cpu_tier import CpuRun
 from harness.app.gate import gate
 from harness.app.own_reading import OwnReading, read_commits
@@ -75,6 +76,7 @@ class Tampering:
         bundle, repo = folder / "bundle", folder / "repo"
         shutil.copytree(self._bundle, bundle)
         shutil.copytree(self._workplace.folder / "changes" / self._name, repo, symlinks=True)
+        before = _digest_of(bundle), _digest_of_git(repo)
         command = [sys.executable, "-P", str(case.edit.resolve()), str(bundle), str(repo)]
         try:
             done = subprocess.run(
@@ -86,6 +88,12 @@ class Tampering:
             raise FasttrackError(
                 "bad-tampering", f"{case.edit.name} of {case.id} failed: {done.stderr[-600:]}"
             )
+        if not case.is_twin and before == (_digest_of(bundle), _digest_of_git(repo)):
+            raise FasttrackError("bad-tampering", f"{case.edit.name} of {case.id} forged nothing.")
+        if not case.is_twin and (told := open_before & set(case.fault.expected) & _told_by(bundle)):
+            names = ", ".join(sorted(told))
+            message = f"{names} was open before {case.edit.name} of {case.id}, and the forged bundle says so itself."
+            raise FasttrackError("bad-tampering", message)
         reasons = tuple(sorted(set(self._reasons(repo, bundle))))
         return judge_reasons(case, reasons, time.monotonic() - started, open_before=open_before)
 
@@ -126,6 +134,26 @@ def _digest_of_git(repo: Path) -> str:
             name, content = path.relative_to(folder).as_posix().encode(), path.read_bytes()
             found.update(b"%d %s %d " % (len(name), name, len(content)) + content)
     return found.hexdigest()
+
+
+def _digest_of(place: Path) -> str:
+    """Of all that lies in a folder, links as links; or of what stands in its place."""
+    found = hashlib.sha256()
+    for path in [place, *sorted(place.rglob("*"))]:
+        name = path.relative_to(place).as_posix().encode("utf-8", "surrogateescape")
+        is_link = path.is_symlink()
+        content = bytes(path.readlink()) if is_link else path.read_bytes() if path.is_file() else b"folder"
+        found.update(b"%d %s %d %d " % (len(name), name, is_link, len(content)) + content)
+    return found.hexdigest()
+
+
+def _told_by(bundle: Path) -> set[str]:
+    """Required checks that a bundle says itself are open; none where it cannot be read."""
+    try:
+        checks = read_bundle(bundle).judgement.checks
+    except FasttrackError:
+        return set()
+    return {c.check for c in checks if c.required and not c.outcome.lets_through}
 
 
 def _name_of(finding: Mapping[str, str]) -> str:

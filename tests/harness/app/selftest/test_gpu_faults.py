@@ -266,7 +266,7 @@ def test_without_a_gpu_none_is_run_and_none_is_counted(
     monkeypatch.setattr(selftest_run, "can_run", lambda tier: (tier is not Tier.GPU, "there is no GPU"))
     run = Selftest(Workplace(root=ROOT, folder=tmp_path), ON_GPU, Progress(quiet=True))
     run.run_all(CASES)
-    report = report_of(ROOT, run.results)
+    report = report_of(ROOT, run.results, ON_GPU, commit="c" * 40)
     assert {r.verdict for r in report.cases} == {CaseVerdict.NOT_RUN} and len(report.cases) == len(CASES)
     assert (report.detection.n, report.false_alarm.n, report.undecided.n) == (0, 0, 0)
     table = render_table(report)

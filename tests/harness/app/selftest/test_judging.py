@@ -15,6 +15,7 @@ from harness.model.change import Change
 from harness.model.finding import Finding
 from harness.model.judgement import CheckSummary, Judgement
 from harness.model.selftest import (
+    NOT_ASKED,
     CaseResult,
     CaseVerdict,
     FaultDescription,
@@ -224,12 +225,15 @@ def test_a_fault_that_no_check_could_find_escapes_whatever_fails() -> None:
     assert judge_reasons(fault, ("ISO001",), 1.0).verdict is CaseVerdict.ESCAPED
 
 
-def report(*cases: CaseResult) -> SelftestReport:
+def report(*cases: CaseResult, tier: Tier = Tier.STATIC, only: tuple[str, ...] = ()) -> SelftestReport:
     return SelftestReport(
         recorded_at="2026-01-01T00:00:00Z",
         hardware="a CPU",
         harness_version="0",
         commit="c" * 40,
+        tier=tier,
+        profile="quick",
+        only=only,
         cases=cases,
         detection=rate(*count_detected(cases)),
         false_alarm=rate(*count_twins(cases, CaseVerdict.FALSE_ALARM)),
@@ -256,13 +260,30 @@ def test_a_broken_case_counts_as_not_detected() -> None:
         (CaseVerdict.ESCAPED, CaseVerdict.CLEAN, ExitCode.REJECT),
         (CaseVerdict.DETECTED, CaseVerdict.FALSE_ALARM, ExitCode.REJECT),
         (CaseVerdict.DETECTED, CaseVerdict.ERROR, ExitCode.HARNESS),
-        (CaseVerdict.NOT_RUN, CaseVerdict.NOT_RUN, ExitCode.ADMIT),
+        (CaseVerdict.NOT_RUN, CaseVerdict.NOT_RUN, ExitCode.UNDECIDED),
+        (CaseVerdict.DETECTED, CaseVerdict.NOT_RUN, ExitCode.UNDECIDED),
+        (CaseVerdict.DETECTED, CaseVerdict.UNDECIDED, ExitCode.UNDECIDED),
+        (CaseVerdict.ESCAPED, CaseVerdict.UNDECIDED, ExitCode.REJECT),
     ],
 )
 def test_an_escape_or_a_false_alarm_ends_it_with_one(
     fault: CaseVerdict, twin: CaseVerdict, code: ExitCode
 ) -> None:
     assert exit_code_of(report(answer(FAULT, fault), answer(TWIN, twin))) is code
+
+
+def test_what_the_call_left_out_decides_nothing_unless_it_was_asked_for_by_name_or_nothing_was_run() -> None:
+    left_out = answer(TWIN, CaseVerdict.NOT_RUN, reason=f"tier gpu was {NOT_ASKED} (--tier cpu)")
+    found = answer(FAULT, CaseVerdict.DETECTED)
+    codes = [exit_code_of(r) for r in (report(found, left_out), report(found, left_out, only=("a-fault",)))]
+    assert codes == [ExitCode.ADMIT, ExitCode.UNDECIDED]
+    assert [exit_code_of(r) for r in (report(), report(left_out))] == [ExitCode.UNDECIDED] * 2
+
+
+def test_a_known_escape_says_what_its_check_said_too() -> None:
+    fault = case(escapes="issue 8")
+    found = result_of(fault, judgement(ISO001=Outcome.INCONCLUSIVE), 1.0)
+    assert found.reason == "ISO001 inconclusive; issue 8"
 
 
 def test_a_known_escape_is_counted_and_said_but_no_surprise() -> None:

@@ -17,12 +17,14 @@ from harness.app.cpu_tier import CpuRun
 from harness.app.judging import known_checks
 from harness.app.recorder import Progress
 from harness.app.selftest import case_runs, kept
+from harness.app.selftest import report as selftest_report
 from harness.app.selftest import run as selftest_run
 from harness.app.selftest.case_runs import CaseRuns, Made
 from harness.app.selftest.catalogue import CATALOGUE, Case, load_catalogue
 from harness.app.selftest.clean_cases import make_clean_cases
 from harness.app.selftest.judging import answer, parts_to_ask
 from harness.app.selftest.kept import EVALUATIONS, SIZES, needs_evaluations, sizes_of
+from harness.app.selftest.report import report_of
 from harness.app.selftest.run import Selftest
 from harness.app.selftest.schedule import Shared, Task
 from harness.app.selftest.workplace import Workplace
@@ -330,6 +332,26 @@ def test_told_to_end_it_leaves_no_process(stopped: tuple[int, str, int]) -> None
         os.kill(stopped[2], 0)
 
 
+def test_a_stopped_run_has_a_row_for_every_case_without_a_verdict(tmp_path: Path) -> None:
+    cases = load_catalogue(ROOT / CATALOGUE, TWO)
+    run = Selftest(Workplace(root=ROOT, folder=tmp_path), OPTIONS, Progress(quiet=True))
+    run.results.append(answer(cases[0], CaseVerdict.DETECTED))
+    rows = run.stopped(cases)
+    assert [(r.id, r.is_twin) for r in rows] == [(c.id, c.is_twin) for c in cases[1:]]
+    assert {(r.verdict, r.reason) for r in rows} == {(CaseVerdict.NOT_RUN, selftest_run.STOPPED)}
+
+
+@pytest.mark.parametrize(
+    ("began", "ends", "told"), [("a", "a", "a"), ("a", "b", "a+"), ("a", "a+", "a+"), ("a+", "a+", "a+")]
+)
+def test_a_report_names_the_commit_that_its_cases_were_made_on(
+    began: str, ends: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selftest_report, "head_of", lambda _: ends)
+    found = report_of(ROOT, [], replace(OPTIONS, tier=Tier.CPU), commit=began)
+    assert (found.commit, found.tier, found.profile) == (told, Tier.CPU, "quick")
+
+
 def test_told_to_end_while_it_tidies_up_it_shows_what_it_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,5 +373,5 @@ def test_told_to_end_while_it_tidies_up_it_shows_what_it_found(
         selftest_run.selftest(OPTIONS)
 
 
-def interrupts(*_: object) -> None:
+def interrupts(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
