@@ -41,8 +41,8 @@ _SHARED = (Stage.TESTS, Stage.PROBE, Stage.ARM, Stage.TIMING, Stage.GPU)
 def selftest(options: SelftestOptions) -> CommandResult:
     """Runs the faults and twins that this machine can run, and gives the table with both rates.
 
-    Exit code 0 when every fault is found or known to escape and every twin clean, 1 when one is not, 3 when one that was
-    asked for could not be run or a twin is undecided, 4 when a case broke.
+    Exit code 0 when every fault is found or known to escape and every twin clean, 1 when one is not, 3 when one that
+    was asked for could not be run or a twin is undecided, 4 when a case broke.
     """
     root = find_root(options.repo)
     if options.only if options.clean else options.baselines:
