@@ -84,6 +84,9 @@ class FaultDescription(Record):
 NOT_ASKED = "not asked for"
 """In the reason of a case that the call left out, and not the machine."""
 
+STOPPED = "the run was stopped before a verdict"
+"""The reason of a case that a stopped run left."""
+
 
 class CaseVerdict(StrEnum):
     """What became of a case."""

@@ -29,11 +29,10 @@ from harness.app.selftest.workplace import Workplace, find_root, head_of
 from harness.engine.supervisor import adopt_orphans, kill_tree
 from harness.facts.environment import can_run
 from harness.model.errors import ConfigurationError
-from harness.model.selftest import NOT_ASKED, CaseResult, CaseVerdict, Stage
+from harness.model.selftest import NOT_ASKED, STOPPED, CaseResult, CaseVerdict, Stage
 from harness.model.words import ExitCode
 from harness.options import CommandResult, SelftestOptions
 
-STOPPED = "the run was stopped before a verdict"
 _SHARED = (Stage.TESTS, Stage.PROBE, Stage.ARM, Stage.TIMING, Stage.GPU)
 """Stages whose twins are brought together where their patches can be merged."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from harness.model.selftest import CaseResult, CaseVerdict, Rate, SelftestReport
+from harness.model.selftest import STOPPED, CaseResult, CaseVerdict, Rate, SelftestReport
+from harness.model.words import Tier
 
 _HEAD = ("fault", "principle", "tier", "expected", "fired", "verdict", "twin", "s")
 
@@ -36,6 +37,28 @@ def render_table(report: SelftestReport) -> str:
         f"{report.recorded_at}, {report.hardware}, fasttrack {report.harness_version}, commit {_commit(report)}",
     ]
     return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *summary])
+
+
+def render_sentence(report: SelftestReport) -> str:
+    """The rates as README, guide and reports tell them, with what was stopped before a verdict."""
+    tiers = " and ".join(tier for tier in Tier if tier.rank <= report.tier.rank)
+    stopped = [case for case in report.cases if STOPPED in case.reason]
+    faults = sum(not case.is_twin for case in stopped)
+    twins = len(stopped) - faults
+    left = (
+        f" ({faults} faults and {twins} clean changes had no verdict when it was stopped)" if stopped else ""
+    )
+    return (
+        f"Of {report.detection.n} seeded faults it found {report.detection.hits} "
+        f"(95 % exact interval {_interval(report.detection)}); of the {report.false_alarm.n} clean changes beside them "
+        f"it rejected {report.false_alarm.hits} ({_interval(report.false_alarm)}) and left {report.undecided.hits} "
+        f"undecided{left}: counted on {report.recorded_at[:10]} at commit {report.commit[:7]}, tiers {tiers}, "
+        f"on {report.hardware}."
+    )
+
+
+def _interval(rate: Rate) -> str:
+    return f"{rate.low:.0%} to {rate.high:.0%}".replace("%", " %")
 
 
 def _row(fault: CaseResult | None, twin: CaseResult | None) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ from harness.app.selftest.workplace import Workplace
 from harness.app.suite_plan import SIZES as PROFILES
 from harness.app.suite_plan import CpuSizes
 from harness.model.errors import ConfigurationError
-from harness.model.selftest import CaseResult, CaseVerdict
+from harness.model.selftest import STOPPED, CaseResult, CaseVerdict
 from harness.model.words import Arm, ExitCode, Tier
 from harness.options import Asked, OutputOptions, SelftestOptions
 from tests.bundles.examples import changed_files, environment, plain_report, write_bundle
@@ -338,7 +338,7 @@ def test_a_stopped_run_has_a_row_for_every_case_without_a_verdict(tmp_path: Path
     run.results.append(answer(cases[0], CaseVerdict.DETECTED))
     rows = run.stopped(cases)
     assert [(r.id, r.is_twin) for r in rows] == [(c.id, c.is_twin) for c in cases[1:]]
-    assert {(r.verdict, r.reason) for r in rows} == {(CaseVerdict.NOT_RUN, selftest_run.STOPPED)}
+    assert {(r.verdict, r.reason) for r in rows} == {(CaseVerdict.NOT_RUN, STOPPED)}
 
 
 @pytest.mark.parametrize(
