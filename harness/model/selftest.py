@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from harness.model.record import Record
-from harness.model.words import Principle, Tier
+from harness.model.words import Principle, Tier, Verdict
 
 Text = Annotated[str, Field(min_length=1, max_length=400)]
 
@@ -116,6 +116,8 @@ class CaseResult(Record):
     """Checks that were to let a twin through and did not, none having failed."""
     seconds: float = 0.0
     """Wall time to the verdict."""
+    change: Verdict | None = None
+    """What the policy made of the change; None: a bundle was tampered with, or nothing was judged."""
     reason: str = ""
     is_known: bool = False
     """Whether its fault is known to escape."""

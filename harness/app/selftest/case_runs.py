@@ -193,7 +193,8 @@ class CaseRuns:
         judgement = read_bundle(out).judgement
         seconds = time.monotonic() - started
         not_run_before = frozenset() if kept is None else not_run_at(kept.judgement, Tier.STATIC)
-        return [result_of(case, judgement, seconds, not_run_before=not_run_before) for case in cases]
+        results = [result_of(case, judgement, seconds, not_run_before=not_run_before) for case in cases]
+        return [result.model_copy(update={"change": judgement.verdict}) for result in results]
 
     def _judge_on_a_gpu(self, cases: Sequence[Case], started: float) -> list[CaseResult]:
         name = _name_of(cases)
@@ -213,7 +214,8 @@ class CaseRuns:
             self._judge(repo, "HEAD~1", out, Tier.GPU, leave_out, collect_gpu=on_gpu)
         judgement = read_bundle(out).judgement
         seconds = time.monotonic() - started
-        return [result_of(case, judgement, seconds) for case in cases]
+        results = [result_of(case, judgement, seconds) for case in cases]
+        return [result.model_copy(update={"change": judgement.verdict}) for result in results]
 
     def _collect_timed(self, run: CpuRun, sizes: CpuSizes = MEASURED) -> None:
         """All arms, with few requests and all timed cells; nothing runs beside those."""

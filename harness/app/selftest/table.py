@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from harness.model.selftest import STOPPED, CaseResult, CaseVerdict, Rate, SelftestReport
-from harness.model.words import Tier
+from harness.model.words import Tier, Verdict
 
 _HEAD = ("fault", "principle", "tier", "expected", "fired", "verdict", "twin", "s")
 
@@ -27,16 +27,27 @@ def render_table(report: SelftestReport) -> str:
     ]
     open_checks = Counter(check for case in report.cases for check in case.open)
     not_run = sum(case.verdict is CaseVerdict.NOT_RUN for case in report.cases)
+    let_be = [case.id for case in report.cases if is_let_be(case)]
     summary = [
         *([f"Not run, and counted for no rate: {not_run} cases"] if not_run else []),
         *(f"Undecided by {check}: {count}" for check, count in sorted(open_checks.items())),
         f"Detected: {_rate(report.detection)}",
+        *(
+            [f"Of these not rejected, as the policy requires no check that failed: {' '.join(let_be)}"]
+            if let_be
+            else []
+        ),
         f"False alarms: {_rate(report.false_alarm)}",
         f"Clean, and left undecided: {_rate(report.undecided)}",
         f"Asked: tier {report.tier}, profile {report.profile}{', of ' + ' '.join(report.only) if report.only else ''}",
         f"{report.recorded_at}, {report.hardware}, fasttrack {report.harness_version}, commit {_commit(report)}",
     ]
     return "\n".join([*lines, "", *reasons, *([""] if reasons else []), *summary])
+
+
+def is_let_be(case: CaseResult) -> bool:
+    """Whether a fault was found and its change is not rejected for it."""
+    return case.verdict is CaseVerdict.DETECTED and case.change not in (None, Verdict.REJECT)
 
 
 def render_sentence(report: SelftestReport) -> str:

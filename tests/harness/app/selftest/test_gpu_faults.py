@@ -312,7 +312,9 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judged:
     found = Judged()
     monkeypatch.setattr(case_runs, "validate", found.judge)
     monkeypatch.setattr(case_runs, "collect_gpu_tier", found.take)
-    monkeypatch.setattr(case_runs, "read_bundle", lambda _: SimpleNamespace(judgement=None))
+    monkeypatch.setattr(
+        case_runs, "read_bundle", lambda _: SimpleNamespace(judgement=SimpleNamespace(verdict=None))
+    )
     monkeypatch.setattr(
         case_runs, "result_of", lambda case, *_, **__: answer(case, CaseVerdict.CLEAN, reason=case.name)
     )

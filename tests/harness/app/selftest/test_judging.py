@@ -286,6 +286,23 @@ def test_a_known_escape_says_what_its_check_said_too() -> None:
     assert found.reason == "ISO001 inconclusive; issue 8"
 
 
+@pytest.mark.parametrize(
+    ("verdict", "change", "is_told"),
+    [
+        (CaseVerdict.DETECTED, Verdict.UNDECIDED, True),
+        (CaseVerdict.DETECTED, Verdict.ADMIT, True),
+        (CaseVerdict.DETECTED, Verdict.REJECT, False),
+        (CaseVerdict.DETECTED, None, False),
+        (CaseVerdict.ESCAPED, Verdict.ADMIT, False),
+    ],
+)
+def test_a_fault_that_is_found_by_what_the_policy_does_not_require_is_named(
+    verdict: CaseVerdict, change: Verdict | None, is_told: bool
+) -> None:
+    found = answer(FAULT, verdict).model_copy(update={"change": change})
+    assert ("requires no check that failed: a-fault\n" in render_table(report(found))) is is_told
+
+
 def test_a_known_escape_is_counted_and_said_but_no_surprise() -> None:
     found = report(answer(case(escapes="issue 8"), CaseVerdict.ESCAPED), answer(TWIN, CaseVerdict.CLEAN))
     assert (found.detection.hits, found.detection.n, exit_code_of(found)) == (0, 1, ExitCode.ADMIT)

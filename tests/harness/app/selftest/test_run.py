@@ -32,7 +32,7 @@ from harness.app.suite_plan import SIZES as PROFILES
 from harness.app.suite_plan import CpuSizes
 from harness.model.errors import ConfigurationError
 from harness.model.selftest import STOPPED, CaseResult, CaseVerdict
-from harness.model.words import Arm, ExitCode, Tier
+from harness.model.words import Arm, ExitCode, Tier, Verdict
 from harness.options import Asked, OutputOptions, SelftestOptions
 from tests.bundles.examples import changed_files, environment, plain_report, write_bundle
 
@@ -211,10 +211,11 @@ def test_a_made_change_has_its_scripted_runs_beside_those_that_are_kept(
         return answer(case, CaseVerdict.CLEAN)
 
     scripted: list[object] = []
+    judged = SimpleNamespace(verdict=Verdict.REJECT)
     monkeypatch.setattr(CaseRuns, "_judge", judge)
     monkeypatch.setattr(case_runs, "_bundle_of", lambda _: SimpleNamespace(records=(), judgement=None))
     monkeypatch.setattr(case_runs, "not_run_at", lambda *_: frozenset())
-    monkeypatch.setattr(case_runs, "read_bundle", lambda _: SimpleNamespace(judgement=None))
+    monkeypatch.setattr(case_runs, "read_bundle", lambda _: SimpleNamespace(judgement=judged))
     monkeypatch.setattr(case_runs, "result_of", answers)
     monkeypatch.setattr(case_runs, "changed_paths", lambda _: frozenset({"a.py"}))
     monkeypatch.setattr(kept, "collect_cpu_tier", collect)
@@ -223,7 +224,8 @@ def test_a_made_change_has_its_scripted_runs_beside_those_that_are_kept(
     options = replace(OPTIONS, tier=Tier.CPU, profile="full")
     run = CaseRuns(Workplace(root=ROOT, folder=tmp_path), options, Progress(quiet=True))
     runs: dict[str, Any] = {"twin": "kept"}
-    assert [result.id for result in run._judge_group([made_change], Made(runs=runs), 0.0)] == [made_change.id]
+    results = run._judge_group([made_change], Made(runs=runs), 0.0)
+    assert [(result.id, result.change) for result in results] == [(made_change.id, Verdict.REJECT)]
     assert scripted == [(frozenset({"a.py"}), runs)]
     assert asked == [(sizes_of([made_change], "full"), (Arm.CANDIDATE,))]
 
