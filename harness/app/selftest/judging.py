@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from harness.app.cpu_tier import NOT_IN_PROFILE
 from harness.app.selftest.catalogue import Case
+from harness.checks.registry import all_checks
 from harness.model.judgement import Judgement
 from harness.model.selftest import CaseResult, CaseVerdict, Stage
 from harness.model.words import Outcome, Tier
@@ -16,33 +17,66 @@ def result_of(
 ) -> CaseResult:
     """A fault is detected when every expected check fails; a twin is clean when none fails and the expected decide.
 
+    Where the evidence of all that is open broke, nothing was judged: that is an error, neither an escape nor undecided.
+
     `not_run_before`: static checks that are not run on the tree without the change, which count for no twin of the
     stage `made`.
     """
     failed = {f.check for f in judgement.findings if f.outcome is Outcome.FAIL}
-    outcomes = {c.check: c.outcome for c in judgement.checks}
-    expected, reason, open_checks = case.fault.expected, "", list[str]()
     if case.is_twin:
-        open_checks = _open_checks(case, judgement, not_run_before)
-        verdict = (
-            CaseVerdict.FALSE_ALARM if failed else CaseVerdict.UNDECIDED if open_checks else CaseVerdict.CLEAN
-        )
+        return _result_of_twin(case, judgement, seconds, failed, not_run_before)
+    return _result_of_fault(case, judgement, seconds, failed)
+
+
+def _result_of_twin(
+    case: Case, judgement: Judgement, seconds: float, failed: set[str], not_run_before: frozenset[str]
+) -> CaseResult:
+    open_checks = _open_checks(case, judgement, not_run_before)
+    fired = tuple(sorted(failed))
+    if failed:
         alarms = [f"{f.check} {f.subject}: {f.message}" for f in judgement.findings if f.check in failed]
-        reason = "; ".join(alarms or [_why_open(judgement, check) for check in open_checks])
-        if verdict is CaseVerdict.CLEAN and case.fault.stage is Stage.MADE:
-            reason = f"not asked: {', '.join(sorted(checks_not_asked(judgement, not_run_before)))}"
-    else:
-        missed = [c for c in expected if c not in failed]
-        if not missed and case.fault.subject:
-            subjects = [
-                f.subject for f in judgement.findings if f.outcome is Outcome.FAIL and f.check == expected[0]
-            ]
-            missed = [] if case.fault.subject in subjects else [f"{expected[0]} on {case.fault.subject}"]
-        verdict = CaseVerdict.DETECTED if expected and not missed else CaseVerdict.ESCAPED
-        reason = ", ".join(f"{c} {outcomes.get(c, '')}".strip() for c in missed)
-    is_open = verdict is CaseVerdict.UNDECIDED
-    found = answer(case, verdict, seconds, fired=tuple(sorted(failed)), reason=reason)
-    return found.model_copy(update={"open": tuple(open_checks)}) if is_open else found
+        return answer(case, CaseVerdict.FALSE_ALARM, seconds, fired=fired, reason="; ".join(alarms))
+    if open_checks:
+        reason = "; ".join(_why_open(judgement, check) for check in open_checks)
+        if any(broken_at(judgement, check) for check in open_checks):
+            return answer(case, CaseVerdict.ERROR, seconds, reason=reason)
+        undecided = answer(case, CaseVerdict.UNDECIDED, seconds, reason=reason)
+        return undecided.model_copy(update={"open": tuple(open_checks)})
+    is_made = case.fault.stage is Stage.MADE
+    left_out = f"not asked: {', '.join(sorted(checks_not_asked(judgement, not_run_before)))}"
+    return answer(case, CaseVerdict.CLEAN, seconds, reason=left_out if is_made else "")
+
+
+def _result_of_fault(case: Case, judgement: Judgement, seconds: float, failed: set[str]) -> CaseResult:
+    expected, subject = case.fault.expected, case.fault.subject
+    outcomes = {c.check: c.outcome for c in judgement.checks}
+    missed = {c: f"{c} {outcomes.get(c, '')}".strip() for c in expected if c not in failed}
+    broken = [broken_at(judgement, c) for c in missed]
+    if not missed and subject:
+        said = {f.outcome for f in judgement.findings if (f.check, f.subject) == (expected[0], subject)}
+        if Outcome.FAIL not in said:
+            missed[expected[0]] = f"{expected[0]} on {subject}"
+            broken = [expected[0] if Outcome.ERROR in said else ""]
+    fired = tuple(sorted(failed))
+    if expected and not missed:
+        return answer(case, CaseVerdict.DETECTED, seconds, fired=fired)
+    if broken and all(broken):
+        reason = "; ".join(_why_open(judgement, check) for check in dict.fromkeys(broken))
+        return answer(case, CaseVerdict.ERROR, seconds, fired=fired, reason=reason)
+    return answer(case, CaseVerdict.ESCAPED, seconds, fired=fired, reason=", ".join(missed.values()))
+
+
+def broken_at(judgement: Judgement, check: str) -> str:
+    """The check that says `error`, for which this one came to no outcome: itself, or one that it requires; else ""."""
+    outcomes = {c.check: c.outcome for c in judgement.checks}
+    requires = {c.id: c.requires for c in all_checks()}
+    todo = [check]
+    for name in todo:
+        if outcomes.get(name) is Outcome.ERROR:
+            return name
+        if outcomes.get(name) is Outcome.NOT_RUN:
+            todo += [other for other in requires.get(name, ()) if other not in todo]
+    return ""
 
 
 def _open_checks(case: Case, judgement: Judgement, not_run_before: frozenset[str]) -> list[str]:

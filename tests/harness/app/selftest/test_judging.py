@@ -95,7 +95,7 @@ def judgement(message: str = "m", **outcomes: Outcome) -> Judgement:
         (Outcome.PASS, CaseVerdict.ESCAPED),
         (Outcome.INCONCLUSIVE, CaseVerdict.ESCAPED),
         (Outcome.NOT_RUN, CaseVerdict.ESCAPED),
-        (Outcome.ERROR, CaseVerdict.ESCAPED),
+        (Outcome.ERROR, CaseVerdict.ERROR),
     ],
 )
 def test_a_fault_is_detected_only_when_its_check_fails(outcome: Outcome, verdict: CaseVerdict) -> None:
@@ -113,6 +113,58 @@ def test_every_expected_check_must_fail() -> None:
 
 
 @pytest.mark.parametrize(
+    ("other", "verdict"),
+    [
+        (Outcome.ERROR, CaseVerdict.ERROR),
+        (Outcome.FAIL, CaseVerdict.ERROR),
+        (Outcome.PASS, CaseVerdict.ESCAPED),
+        (Outcome.INCONCLUSIVE, CaseVerdict.ESCAPED),
+    ],
+)
+def test_a_fault_has_escaped_as_soon_as_one_expected_check_said_so_whatever_broke_beside_it(
+    other: Outcome, verdict: CaseVerdict
+) -> None:
+    fault = case(expected=("ISO001", "ISO004"))
+    found = result_of(fault, judgement("no engine", ISO001=Outcome.ERROR, ISO004=other), 1.0)
+    assert (found.verdict, "no engine" in found.reason) == (verdict, verdict is CaseVerdict.ERROR)
+
+
+@pytest.mark.parametrize("is_twin", [False, True])
+@pytest.mark.parametrize(
+    ("cause", "is_error"), [(Outcome.ERROR, True), (Outcome.FAIL, False), (Outcome.NOT_RUN, False)]
+)
+def test_a_check_that_was_not_run_since_one_that_it_requires_broke_is_broken_too(
+    cause: Outcome, is_error: bool, is_twin: bool
+) -> None:
+    one = case(expected=("SCO005",), is_twin=is_twin)
+    found = result_of(one, judgement("it stopped", COR005=cause, SCO005=Outcome.NOT_RUN), 1.0)
+    assert (found.verdict is CaseVerdict.ERROR) is is_error
+
+
+def test_what_broke_elsewhere_is_no_excuse_for_a_check_that_was_not_run() -> None:
+    found = judgement(COR005=Outcome.ERROR, SCO006=Outcome.NOT_RUN)
+    assert result_of(case(expected=("SCO006",)), found, 1.0).verdict is CaseVerdict.ESCAPED
+
+
+def test_a_known_escape_whose_evidence_broke_is_an_error_and_does_not_say_why_it_escapes() -> None:
+    found = result_of(case(escapes="issue 8"), judgement("no engine", ISO001=Outcome.ERROR), 1.0)
+    assert (found.verdict, found.reason) == (CaseVerdict.ERROR, "ISO001 error: no engine")
+    assert exit_code_of(report(found)) is ExitCode.HARNESS
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"), [(Outcome.ERROR, CaseVerdict.ERROR), (Outcome.PASS, CaseVerdict.ESCAPED)]
+)
+def test_of_a_named_subject_that_does_not_fail_it_is_told_whether_its_evidence_broke(
+    outcome: Outcome, verdict: CaseVerdict
+) -> None:
+    found = judgement(ISO001=Outcome.FAIL)
+    there = found.findings[0].model_copy(update={"subject": "there", "outcome": outcome})
+    both = found.model_copy(update={"findings": (*found.findings, there)})
+    assert result_of(case(subject="there"), both, 1.0).verdict is verdict
+
+
+@pytest.mark.parametrize(
     ("subject", "verdict"), [("here", CaseVerdict.DETECTED), ("there", CaseVerdict.ESCAPED)]
 )
 def test_a_named_subject_must_be_the_one_that_fails(subject: str, verdict: CaseVerdict) -> None:
@@ -126,6 +178,9 @@ def test_a_named_subject_must_be_the_one_that_fails(subject: str, verdict: CaseV
         ({"ISO001": Outcome.NOT_APPLICABLE}, CaseVerdict.CLEAN),
         ({"ISO001": Outcome.INCONCLUSIVE}, CaseVerdict.UNDECIDED),
         ({"ISO001": Outcome.NOT_RUN}, CaseVerdict.UNDECIDED),
+        ({"ISO001": Outcome.ERROR}, CaseVerdict.ERROR),
+        ({"ISO001": Outcome.ERROR, "ISO004": Outcome.FAIL}, CaseVerdict.FALSE_ALARM),
+        ({"ISO001": Outcome.PASS, "ISO004": Outcome.ERROR}, CaseVerdict.CLEAN),
         ({}, CaseVerdict.UNDECIDED),
         ({"ISO001": Outcome.PASS, "ISO004": Outcome.FAIL}, CaseVerdict.FALSE_ALARM),
     ],
@@ -143,7 +198,7 @@ def test_a_twin_is_clean_when_nothing_fails_and_its_check_decides(
         (Outcome.FAIL, "m", CaseVerdict.FALSE_ALARM),
         (Outcome.INCONCLUSIVE, "m", CaseVerdict.UNDECIDED),
         (Outcome.INCONCLUSIVE, NOT_IN_PROFILE, CaseVerdict.UNDECIDED),
-        (Outcome.ERROR, NOT_IN_PROFILE, CaseVerdict.UNDECIDED),
+        (Outcome.ERROR, NOT_IN_PROFILE, CaseVerdict.ERROR),
         (Outcome.NOT_RUN, "the engine did not start", CaseVerdict.UNDECIDED),
         (Outcome.NOT_RUN, f"probe: {NOT_IN_PROFILE}", CaseVerdict.CLEAN),
     ],
