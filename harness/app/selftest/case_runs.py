@@ -32,7 +32,7 @@ from harness.app.selftest.kept import (
     sizes_of,
 )
 from harness.app.selftest.kept_models import KeptModels
-from harness.app.selftest.schedule import NEEDED, Shared, Task
+from harness.app.selftest.schedule import NEEDED, Shared, Task, is_timed_twin
 from harness.app.selftest.shared_machine import SharedMachine
 from harness.app.selftest.tampering import Tampering
 from harness.app.selftest.workplace import Workplace, changed_paths, head_of
@@ -56,6 +56,8 @@ class Made:
     """What keeps the gate shut before a bundle is tampered with."""
     runs: Mapping[str, KeptRun] = field(default_factory=dict)
     """The scripted runs of the clean tree's twin and base, by name."""
+    measured: frozenset[str] = frozenset()
+    """Names of the twins that are part of the change whose bundle of all arms, timed, is tampered with."""
     is_clean_kept: bool = False
     """Whether the clean tree's bundle is written."""
 
@@ -69,6 +71,7 @@ class Made:
         return Made(
             open_before={**self.open_before, **other.open_before},
             runs={**self.runs, **other.runs},
+            measured=self.measured | other.measured,
             is_clean_kept=self.is_clean_kept or other.is_clean_kept,
         )
 
@@ -102,7 +105,7 @@ class CaseRuns:
         shared, cases = task.makes, task.cases
         if shared in self._tampering:
             self._progress.say(f"an honest change's bundle to tamper with: {shared}")
-            return Made(open_before={shared: self._tampering[shared].prepare()})
+            return self._make_honest(shared, [case for case in cases if is_timed_twin(case)])
         behind_servers = [case for case in cases if case.fault.stage is not Stage.PROBE]
         is_scripted = len(behind_servers) < len(cases) or self._sizes_of(cases).with_probes
         is_kept = self._is_of_this_tree(self._clean_bundle)
@@ -121,6 +124,15 @@ class CaseRuns:
             out = self._workplace.folder / "bundles" / "scripted" if is_kept else self._clean_bundle
             self._judge(self._workplace.clean, "empty", out, Tier.CPU, collect, paths=SUBJECT)
         return Made(runs=runs, is_clean_kept=True)
+
+    def _make_honest(self, shared: Shared, twins: Sequence[Case]) -> Made:
+        """The bundle that is tampered with; twins whose patches fit are part of the change."""
+        tampering = self._tampering[shared]
+        patches = [tampering.patch, *(case.edit for case in twins)]
+        fitting = self._workplace.group(f"{shared}-fitting", patches)[0] if twins else patches
+        brought = [case for case in twins if case.edit in fitting and tampering.patch in fitting]
+        open_before = tampering.prepare([case.edit for case in brought])
+        return Made(open_before={shared: open_before}, measured=frozenset(case.name for case in brought))
 
     def _sizes_of(self, cases: Sequence[Case]) -> CpuSizes:
         return sizes_of(cases, self._options.profile)
@@ -170,6 +182,8 @@ class CaseRuns:
             shared = NEEDED[stage]
             tampering = self._tampering[shared]
             return [tampering.judge(case, started, made.open_before[shared]) for case in cases]
+        if known := self._measured_clean(cases, made, started):
+            return known
         kept = _bundle_of(self._clean_bundle) if NEEDED.get(stage) is Shared.CLEAN else None
         repo = self._workplace.commit_on_top(name, [case.edit for case in cases], cases[0].base)
         changed = changed_paths(repo)
@@ -195,6 +209,19 @@ class CaseRuns:
         not_run_before = frozenset() if kept is None else not_run_at(kept.judgement, Tier.STATIC)
         results = [result_of(case, judgement, seconds, not_run_before=not_run_before) for case in cases]
         return [result.model_copy(update={"change": judgement.verdict}) for result in results]
+
+    def _measured_clean(self, cases: Sequence[Case], made: Made, started: float) -> list[CaseResult]:
+        """What is said of twins that are part of the measured change; nothing where that is not clean of each."""
+        if not made.measured.issuperset(case.name for case in cases):
+            return []
+        judgement = self._tampering[Shared.MEASURED].judgement()
+        results = [result_of(case, judgement, time.monotonic() - started) for case in cases]
+        for case, result in zip(cases, results, strict=True):
+            if result.verdict is not CaseVerdict.CLEAN:
+                why = f"{result.verdict} with the honest change ({result.reason[:400]})"
+                self._progress.say(f"{case.name}: {why}: measured again without")
+                return []
+        return results
 
     def _judge_on_a_gpu(self, cases: Sequence[Case], started: float) -> list[CaseResult]:
         name = _name_of(cases)

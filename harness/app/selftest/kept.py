@@ -50,8 +50,8 @@ TIMED = replace(SIZES, num_sampling_prompts=1, num_feature_prompts=0, timing_pai
 MEASURED = replace(TIMED, num_greedy_prompts=64, num_structured_prompts=1)
 """For a bundle that is tampered with, in its greedy answers, their ledger and its timings: COR002 is to be decided
 before."""
-SLOW = replace(TIMED, num_greedy_prompts=8, num_forced_prompts=4, num_structured_prompts=1)
-"""For a fault that the timed cells alone are to show."""
+SLOW = replace(TIMED, num_greedy_prompts=8, num_forced_prompts=4, num_structured_prompts=1, timing_tokens=32)
+"""For a fault that the timed cells alone are to show: as many blocks, which are half as long."""
 
 
 def needs_evaluations(case: Case) -> bool:

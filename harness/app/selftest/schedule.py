@@ -17,7 +17,7 @@ class Shared(StrEnum):
     HONEST = "honest"
     """The bundle of an honest change that is tampered with, of the static tier."""
     MEASURED = "measured"
-    """The same with all arms, timed."""
+    """The same with all arms, timed; the clean twins of faults that are timed are part of that change."""
     CLEAN = "clean"
     """The clean tree's baselines and scripted runs."""
 
@@ -51,17 +51,24 @@ class Task:
     @property
     def needs(self) -> Shared | None:
         """The shared run that must be done before."""
-        return None if self.makes else NEEDED.get(self.stage)
+        if self.makes:
+            return None
+        return Shared.MEASURED if all(is_timed_twin(case) for case in self.cases) else NEEDED.get(self.stage)
 
     @property
     def has_engines(self) -> bool:
-        """Whether it starts some."""
-        return self.stage in _ENGINES or self.makes is Shared.MEASURED
+        """Whether it starts some; a twin that is measured with an honest change does where it is not clean."""
+        return self.makes is Shared.MEASURED or (self.stage in _ENGINES and self.needs is not Shared.MEASURED)
 
     @property
     def num_shares(self) -> int:
         """Shares of a GPU's memory that its processes take."""
         return sum(shares_of(asked_of(self.cases)).values()) if self.stage is Stage.GPU else 0
+
+
+def is_timed_twin(case: Case) -> bool:
+    """Whether it can be measured as a part of the honest change that is tampered with, for which all arms are timed."""
+    return case.is_twin and case.fault.stage is Stage.TIMING and case.base is None
 
 
 def plan_tasks(groups: Sequence[Sequence[Case]]) -> list[Task]:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from harness.app.selftest.judging import answer, judge_reasons
 from harness.app.selftest.workplace import Workplace
 from harness.app.validate import validate
 from harness.model.errors import FasttrackError
+from harness.model.judgement import Judgement
 from harness.model.selftest import CaseResult, CaseVerdict, Stage
 from harness.model.words import Outcome, Tier
 from harness.options import ChangeOptions, GateOptions, OutputOptions, ValidateOptions
@@ -47,9 +48,12 @@ class Tampering:
     ) -> None:
         self._workplace, self._name, self._tier, self._collect = workplace, name, tier, collect
 
-    def prepare(self) -> frozenset[str]:
-        """Makes the bundle; gives what is open at the gate without tampering."""
-        repo = self._workplace.commit_on_top(self._name, [self._workplace.root / CATALOGUE / PATCH])
+    def prepare(self, beside: Sequence[Path] = ()) -> frozenset[str]:
+        """Makes the bundle; gives what is open at the gate without tampering.
+
+        The patches `beside` are part of the change.
+        """
+        repo = self._workplace.commit_on_top(self._name, [self.patch, *beside])
         validate(
             ValidateOptions(
                 change=ChangeOptions(repo=repo, base="HEAD~1", tier=self._tier),
@@ -59,6 +63,15 @@ class Tampering:
             collect_cpu=self._collect,
         )
         return frozenset(self._reasons(repo, self._bundle))
+
+    @property
+    def patch(self) -> Path:
+        """What the change is in any case."""
+        return self._workplace.root / CATALOGUE / PATCH
+
+    def judgement(self) -> Judgement:
+        """Of the change as it is, nothing edited."""
+        return read_bundle(self._bundle).judgement
 
     @property
     def _bundle(self) -> Path:

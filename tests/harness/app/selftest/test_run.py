@@ -27,14 +27,16 @@ from harness.app.selftest.kept import EVALUATIONS, SIZES, needs_evaluations, siz
 from harness.app.selftest.report import report_of
 from harness.app.selftest.run import Selftest
 from harness.app.selftest.schedule import Shared, Task
+from harness.app.selftest.tampering import Tampering
 from harness.app.selftest.workplace import Workplace
 from harness.app.suite_plan import SIZES as PROFILES
 from harness.app.suite_plan import CpuSizes
 from harness.model.errors import ConfigurationError
 from harness.model.selftest import STOPPED, CaseResult, CaseVerdict
-from harness.model.words import Arm, ExitCode, Tier, Verdict
+from harness.model.words import Arm, ExitCode, Outcome, Tier, Verdict
 from harness.options import Asked, OutputOptions, SelftestOptions
 from tests.bundles.examples import changed_files, environment, plain_report, write_bundle
+from tests.harness.app.selftest.test_judging import judgement
 
 ROOT = Path(__file__).resolve().parents[4]
 TWO = ["binary-vendored", "key-undocumented"]
@@ -228,6 +230,64 @@ def test_a_made_change_has_its_scripted_runs_beside_those_that_are_kept(
     assert [(result.id, result.change) for result in results] == [(made_change.id, Verdict.REJECT)]
     assert scripted == [(frozenset({"a.py"}), runs)]
     assert asked == [(sizes_of([made_change], "full"), (Arm.CANDIDATE,))]
+
+
+@pytest.fixture
+def timed_twin() -> Case:
+    return next(c for c in load_catalogue(ROOT / CATALOGUE, ["slow-at-one-batch"]) if c.is_twin)
+
+
+@pytest.mark.parametrize(
+    ("is_brought", "outcomes", "is_run_alone"),
+    [
+        (True, {"PERF001": Outcome.PASS}, False),
+        (True, {"PERF001": Outcome.INCONCLUSIVE}, True),
+        (True, {"PERF001": Outcome.PASS, "ISO001": Outcome.FAIL}, True),
+        (False, {"PERF001": Outcome.PASS}, True),
+    ],
+)
+def test_a_timed_twin_is_judged_with_the_honest_change_and_alone_where_that_is_not_clean(
+    is_brought: bool,
+    outcomes: dict[str, Outcome],
+    is_run_alone: bool,
+    timed_twin: Case,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone: list[str] = []
+    monkeypatch.setattr(Tampering, "judgement", lambda _: judgement(**outcomes))
+    monkeypatch.setattr(Workplace, "commit_on_top", lambda _, name, *__: alone.append(name) or tmp_path)
+    monkeypatch.setattr(case_runs, "changed_paths", lambda _: frozenset())
+    monkeypatch.setattr(CaseRuns, "_judge", lambda *_, **__: None)
+    monkeypatch.setattr(
+        case_runs, "read_bundle", lambda _: SimpleNamespace(judgement=judgement(PERF001=Outcome.PASS))
+    )
+    run = CaseRuns(Workplace(root=ROOT, folder=tmp_path), OPTIONS, Progress(quiet=True))
+    made = Made(measured=frozenset({timed_twin.name} if is_brought else ()))
+    found = run._judge_group([timed_twin], made, 0.0)
+    assert [result.verdict for result in found] == [CaseVerdict.CLEAN]
+    assert alone == [timed_twin.name] * is_run_alone
+
+
+def test_the_honest_change_holds_the_timed_twins_whose_patches_fit(
+    timed_twin: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_the_way = tmp_path / "twin.patch"
+    in_the_way.write_text("diff --git a/none b/none\n--- a/none\n+++ b/none\n@@ -1 +1 @@\n-a\n+b\n")
+    bad = replace(timed_twin, id="bad", edit=in_the_way)
+    prepared: list[list[str]] = []
+
+    def prepare(tampering: Tampering, beside: list[Path]) -> frozenset[str]:
+        prepared.append([str(path) for path in beside])
+        tampering._workplace.commit_on_top("honest", [tampering.patch, *beside])
+        return frozenset({"PERF001"})
+
+    monkeypatch.setattr(Tampering, "prepare", prepare)
+    run = CaseRuns(Workplace(root=ROOT, folder=tmp_path), OPTIONS, Progress(quiet=True))
+    run._workplace.copy_tree()
+    made = run._make(Task(cases=(bad, timed_twin), makes=Shared.MEASURED))
+    assert isinstance(made, Made) and prepared == [[str(timed_twin.edit)]]
+    assert (made.measured, made.open_before) == ({timed_twin.name}, {Shared.MEASURED: {"PERF001"}})
 
 
 def names_asked_again(*verdicts: CaseVerdict) -> list[list[str]]:

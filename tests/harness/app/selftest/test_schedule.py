@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,19 @@ def test_a_case_waits_for_a_shared_run_that_runs() -> None:
     assert next_task([probe], [], {Shared.CLEAN}, 2) is probe
 
 
+def test_a_twin_that_is_timed_is_measured_with_the_honest_change_and_its_fault_is_not() -> None:
+    timed = {case.is_twin: case for case in CASES if case.fault.stage is Stage.TIMING}
+    plan = plan_tasks([[timed[True]], [timed[False]]])
+    needs = {(task.makes, task.cases[0].is_twin): (task.needs, task.has_engines) for task in plan}
+    assert needs == {
+        (Shared.MEASURED, True): (None, True),
+        (None, True): (Shared.MEASURED, False),
+        (None, False): (None, True),
+    }
+    on_another_tree = replace(timed[True], base=timed[True].edit)
+    assert [task.needs for task in plan_tasks([[on_another_tree]])] == [None]
+
+
 def test_cases_of_the_gpu_tier_run_side_by_side_and_those_with_most_processes_are_begun_first() -> None:
     cases = [case for case in CASES if case.fault.stage is Stage.GPU]
     waiting = plan_tasks([[case] for case in cases])
@@ -71,7 +85,7 @@ def test_cases_of_the_gpu_tier_run_side_by_side_and_those_with_most_processes_ar
 def test_what_is_timed_has_other_work_beside_it_and_features_come_before_the_other_engines() -> None:
     begun = [task for task, _ in run_plan(2) if task.has_engines]
     timed = [task.stage is Stage.TIMING or task.makes is Shared.MEASURED for task in begun]
-    assert timed == sorted(timed, reverse=True) and sum(timed) == 3
+    assert timed == sorted(timed, reverse=True) and sum(timed) == 2
     asked = [
         any(c.fault.features for c in task.cases)
         for task in begun
