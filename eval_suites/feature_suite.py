@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from eval_suites.feature_cases import CASES, NUM_CHOICES, PLAIN, FeaturePrompt, requests_of
 from eval_suites.suite import Suite, SuitePart
@@ -11,6 +11,7 @@ from eval_suites.token_level import TOP_LOGPROBS, TokenIds
 from harness.model.completion import CompletionRequest
 
 SUITE = "features"
+_LONG = frozenset({"chunked_prefill", "prefix_cache"})
 
 
 def feature_suite(
@@ -21,6 +22,7 @@ def feature_suite(
     num_alone: int,
     num_tokens: int,
     seed: int,
+    only: Collection[str] = (),
 ) -> Suite:
     """The long prompts, then every feature with every prompt together, and with the first few alone.
 
@@ -31,15 +33,18 @@ def feature_suite(
         num_alone: How many of the prompts are also sent alone.
         num_tokens: Tokens of an answer, where its feature says nothing else.
         seed: Of the requests' own seeds and of their order.
+        only: Features that are asked, with what they are held against; none: every one.
     """
     together = max(2, max_batch)
+    is_long = not only or not _LONG.isdisjoint(only)
     # First, so that what a long request leaves behind shows in the short ones.
-    parts = _long_parts(long_prompts, together, num_alone)
+    parts = _long_parts(long_prompts if is_long else (), together, num_alone)
+    short = [feature for feature in CASES if not only or feature in only]
     for level in (together, 1):
         chosen = prompts if level > 1 else prompts[:num_alone]
         requests = [
             request
-            for feature in (PLAIN, *CASES)
+            for feature in (PLAIN, *short)
             for index, prompt in enumerate(chosen)
             for request in requests_of(feature, index, prompt, seed=seed, num_tokens=num_tokens, level=level)
         ]

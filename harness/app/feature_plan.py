@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from eval_suites.feature_cases import FeaturePrompt
 from eval_suites.feature_suite import feature_suite
@@ -30,6 +30,7 @@ def plan_features(
     num_alone: int,
     num_tokens: int,
     seed: int,
+    only: Collection[str] = (),
 ) -> Suite:
     """Short prompts of the greedy suite with the baseline's continuations, and long ones of their own.
 
@@ -45,6 +46,7 @@ def plan_features(
         num_alone: How many of them are also sent alone.
         num_tokens: Tokens of an answer.
         seed: Of the requests.
+        only: Features that are asked; none: every one.
     """
     answers = {
         item.item.partition("@")[0]: item for item in greedy if item.concurrency == 1 and item.token_ids
@@ -71,4 +73,5 @@ def plan_features(
         num_alone=num_alone,
         num_tokens=num_tokens,
         seed=seed,
+        only=only,
     )

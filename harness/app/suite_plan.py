@@ -19,6 +19,7 @@ from eval_suites.token_level import TokenIds, continuations_of, greedy_suite, te
 from harness.app.feature_plan import plan_features
 from harness.model.errors import ConfigurationError
 from harness.model.evaluation import ChatMessage, SuiteItem
+from harness.model.features import Feature
 from harness.model.manifest import Manifest
 from harness.options import Profile
 
@@ -47,6 +48,8 @@ class CpuSizes:
     """0 leaves the served features out."""
     num_features_alone: int = 4
     num_feature_tokens: int = 12
+    features: tuple[Feature, ...] = ()
+    """Those that are asked; none: every one."""
     num_mrcr_rows: int = 96
     num_aime_rows: int = 32
     num_aime_samples: int = 12
@@ -234,6 +237,7 @@ class SuiteBuilder:
             num_alone=sizes.num_features_alone,
             num_tokens=sizes.num_feature_tokens,
             seed=SEED + 4,
+            only=sizes.features,
         )
 
     def full_context(self, continuations: Sequence[TokenIds]) -> Suite:

@@ -182,7 +182,7 @@ class CaseRuns:
             shared = NEEDED[stage]
             tampering = self._tampering[shared]
             return [tampering.judge(case, started, made.open_before[shared]) for case in cases]
-        if known := self._measured_clean(cases, made, started):
+        if known := self._measured(cases, made, started):
             return known
         kept = _bundle_of(self._clean_bundle) if NEEDED.get(stage) is Shared.CLEAN else None
         repo = self._workplace.commit_on_top(name, [case.edit for case in cases], cases[0].base)
@@ -210,14 +210,14 @@ class CaseRuns:
         results = [result_of(case, judgement, seconds, not_run_before=not_run_before) for case in cases]
         return [result.model_copy(update={"change": judgement.verdict}) for result in results]
 
-    def _measured_clean(self, cases: Sequence[Case], made: Made, started: float) -> list[CaseResult]:
-        """What is said of twins that are part of the measured change; nothing where that is not clean of each."""
+    def _measured(self, cases: Sequence[Case], made: Made, started: float) -> list[CaseResult]:
+        """What is said of twins that are part of the measured change; nothing where the rest could have a share."""
         if not made.measured.issuperset(case.name for case in cases):
             return []
         judgement = self._tampering[Shared.MEASURED].judgement()
         results = [result_of(case, judgement, time.monotonic() - started) for case in cases]
         for case, result in zip(cases, results, strict=True):
-            if result.verdict is not CaseVerdict.CLEAN:
+            if result.verdict not in (CaseVerdict.CLEAN, CaseVerdict.UNDECIDED):
                 why = f"{result.verdict} with the honest change ({result.reason[:400]})"
                 self._progress.say(f"{case.name}: {why}: measured again without")
                 return []

@@ -111,8 +111,9 @@ def not_run_at(judgement: Judgement, tier: Tier) -> frozenset[str]:
 
 
 def _why_open(judgement: Judgement, check: str) -> str:
-    """A check's outcome, and what its first finding says that does not let through."""
+    """A check's outcome, and what its first finding says that does not let through; one that broke says it first."""
     findings = [f for f in judgement.findings if f.check == check and not f.outcome.lets_through]
+    findings.sort(key=lambda f: f.outcome is not Outcome.ERROR)
     if not findings:
         return f"{check} {Outcome.NOT_RUN}"
     return f"{check} {findings[0].outcome}: {findings[0].message}"

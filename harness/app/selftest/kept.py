@@ -19,6 +19,7 @@ from harness.engine.bystander import write_bystander
 from harness.engine.probe.process import ProbeProcess
 from harness.engine.probe.recording import Recording, read_recording
 from harness.model.evidence import AnyEvidence, ArmEvidence, LedgerEvidence, SuiteEvidence
+from harness.model.features import FEATURES, Feature
 from harness.model.ledger import ImportedFile
 from harness.model.manifest import Manifest
 from harness.model.probe import ProbePlan
@@ -43,8 +44,8 @@ SIZES = CpuSizes(
 rows would not decide."""
 EVALUATIONS = frozenset({"COR007", "COR008", "COR009", "COR010"})
 """Checks that rest on the evaluations alone."""
-FAULT = replace(SIZES, num_feature_prompts=4, num_features_alone=2)
-"""For a fault: one broken answer of a feature shows it, where a twin has to be asked until its checks can decide."""
+NOT_GREEDY = frozenset({"SCO001", "SCO002", "SCO005"})
+"""Checks that rest on suites of their own, and on forced and full-context answers not at all."""
 TIMED = replace(SIZES, num_sampling_prompts=1, num_feature_prompts=0, timing_pairs=8)
 """For a clean change beside the timed cells."""
 MEASURED = replace(TIMED, num_greedy_prompts=64, num_structured_prompts=1)
@@ -62,14 +63,15 @@ def needs_evaluations(case: Case) -> bool:
 def sizes_of(cases: Sequence[Case], profile: Asked) -> CpuSizes:
     """What the candidate is asked: of twins all that they might be rejected for, of a fault what can show it.
 
-    Sampling is what SCO001 alone rests on, structured output SCO002. Evaluations are asked under the full profile, as
-    many as that asks. At the stage `made` it is the profile's own sizes, untimed: time is not told beside kept arms.
+    Sampling is what SCO001 alone rests on, structured output SCO002. Of the features, where a fault names the one that
+    is to fail, that one is asked. Evaluations are asked under the full profile, as many as that asks. At the stage
+    `made` it is the profile's own sizes, untimed: time is not told beside kept arms.
     """
     full = PROFILES["full"]
     if any(case.fault.stage is Stage.MADE for case in cases):
         return replace(PROFILES[profile], timing_pairs=0)
     is_clean = any(case.is_twin for case in cases)
-    found = SIZES if is_clean else FAULT
+    found = SIZES
     if not any(case.fault.features for case in cases):
         found = replace(found, num_feature_prompts=0)
     if profile == "full":
@@ -77,11 +79,21 @@ def sizes_of(cases: Sequence[Case], profile: Asked) -> CpuSizes:
     if is_clean:
         return found
     expected = {check for case in cases for check in case.fault.expected}
+    if expected <= NOT_GREEDY:
+        found = replace(found, num_forced_prompts=0, num_full_context_prompts=0)
     return replace(
         found,
+        features=_features_named_by(cases),
         num_sampling_prompts=found.num_sampling_prompts if "SCO001" in expected else 0,
         num_structured_prompts=found.num_structured_prompts if "SCO002" in expected else 0,
     )
+
+
+def _features_named_by(cases: Sequence[Case]) -> tuple[Feature, ...]:
+    """The features on which the first expected check is to fail; none, which asks all, where a case names no such."""
+    named = {case.fault.subject for case in cases if case.fault.expected[:1] == ("SCO005",)}
+    found = tuple(feature for feature in FEATURES if feature in named)
+    return found if len(found) == len(cases) else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,7 +57,7 @@ class Task:
 
     @property
     def has_engines(self) -> bool:
-        """Whether it starts some; a twin that is measured with an honest change does where it is not clean."""
+        """Whether it starts some; a twin that is measured with an honest change does where that is rejected."""
         return self.makes is Shared.MEASURED or (self.stage in _ENGINES and self.needs is not Shared.MEASURED)
 
     @property

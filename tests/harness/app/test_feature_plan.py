@@ -18,7 +18,7 @@ def tokenize(text: str) -> tuple[int, ...]:
     return tuple(text.encode())
 
 
-def plan(num_greedy: int, num_prompts: int) -> Suite:
+def plan(num_greedy: int, num_prompts: int, only: tuple[str, ...] = ()) -> Suite:
     texts = select_prompts(num_greedy, seed=1)
     greedy = [
         SuiteItem(
@@ -34,7 +34,7 @@ def plan(num_greedy: int, num_prompts: int) -> Suite:
         for index in range(num_greedy)
     ]
     return plan_features(
-        SCOPE, texts, greedy, tokenize, num_prompts=num_prompts, num_alone=2, num_tokens=4, seed=3
+        SCOPE, texts, greedy, tokenize, num_prompts=num_prompts, num_alone=2, num_tokens=4, seed=3, only=only
     )
 
 
@@ -46,6 +46,16 @@ def test_fewer_prompts_are_the_first_of_more_so_that_their_answers_pair() -> Non
     few, many = requests_of(plan(64, 4)), requests_of(plan(64, 10))
     assert len(few) < len(many)
     assert all(many[item] == request for item, request in few.items())
+
+
+def test_of_one_feature_the_same_is_asked_as_beside_the_others_with_what_it_is_held_against() -> None:
+    every, one, long = (requests_of(plan(64, 4, only)) for only in ((), ("top_k",), ("prefix_cache",)))
+    assert {name.partition("/")[0] for name in one} == {"top_k", "plain"}
+    assert {name.partition("/")[0] for name in long} == {"plain", "chunked_prefill", "prefix_cache"}
+    for asked in (one, long):
+        assert asked == {
+            n: r for n, r in every.items() if n.partition("/")[0] in {m.partition("/")[0] for m in asked}
+        }
 
 
 def test_the_liveliest_continuations_are_chosen_so_that_stops_have_a_place() -> None:

@@ -141,6 +141,14 @@ def test_a_check_that_was_not_run_since_one_that_it_requires_broke_is_broken_too
     assert (found.verdict is CaseVerdict.ERROR) is is_error
 
 
+def test_of_a_check_that_broke_the_reason_is_what_broke() -> None:
+    found = judgement("too few draws", ISO001=Outcome.INCONCLUSIVE)
+    broke = found.findings[0].model_copy(update={"outcome": Outcome.ERROR, "message": "no engine"})
+    summary = found.checks[0].model_copy(update={"outcome": Outcome.ERROR})
+    both = found.model_copy(update={"findings": (*found.findings, broke), "checks": (summary,)})
+    assert result_of(case(), both, 1.0).reason == "ISO001 error: no engine"
+
+
 def test_what_broke_elsewhere_is_no_excuse_for_a_check_that_was_not_run() -> None:
     found = judgement(COR005=Outcome.ERROR, SCO006=Outcome.NOT_RUN)
     assert result_of(case(expected=("SCO006",)), found, 1.0).verdict is CaseVerdict.ESCAPED

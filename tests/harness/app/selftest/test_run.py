@@ -112,10 +112,42 @@ def test_a_fault_is_asked_what_its_expected_checks_rest_on_and_little_else(name:
     ]
 
 
-def test_a_fault_in_a_feature_is_asked_alone_and_together_but_fewer_prompts_than_its_twin() -> None:
-    fault, twin = sizes("top-k-ignored", twin=False), sizes("top-k-ignored", twin=True)
-    assert 0 < fault.num_features_alone < fault.num_feature_prompts < twin.num_feature_prompts
-    assert fault.num_greedy_prompts == twin.num_greedy_prompts, "the baselines' prompts are chosen from those"
+@pytest.mark.parametrize("name", ["top-k-ignored", "grammar-one-step-late"])
+def test_a_feature_is_asked_of_a_fault_as_often_as_of_its_twin(name: str) -> None:
+    fault, twin = sizes(name, twin=False), sizes(name, twin=True)
+    asked = [(s.num_features_alone, s.num_feature_prompts, s.num_greedy_prompts) for s in (fault, twin)]
+    assert asked[0] == asked[1] and 0 < fault.num_features_alone < fault.num_feature_prompts
+
+
+@pytest.mark.parametrize(
+    ("name", "features"),
+    [
+        ("top-k-ignored", ("top_k",)),
+        ("grammar-one-step-late", ()),
+        ("expert-swapped", ()),
+    ],
+)
+def test_a_fault_that_names_a_feature_is_asked_that_one_and_its_twin_every_one(
+    name: str, features: tuple[str, ...]
+) -> None:
+    assert sizes(name, twin=False).features == features
+    assert sizes(name, twin=True).features == ()
+
+
+@pytest.mark.parametrize(
+    "expected", [("COR001",), ("SCO001", "COR001"), ("SCO003",), ("COR007",), ("COR003",)]
+)
+def test_a_fault_that_forced_or_full_context_answers_may_show_is_asked_them(
+    expected: tuple[str, ...],
+) -> None:
+    case = load_catalogue(ROOT / CATALOGUE, ["top-k-ignored"])[0]
+    other = replace(case, fault=case.fault.model_copy(update={"expected": expected, "subject": "top_k"}))
+    asked = sizes_of([other], "quick")
+    assert (asked.num_forced_prompts, asked.num_full_context_prompts) == (
+        SIZES.num_forced_prompts,
+        SIZES.num_full_context_prompts,
+    )
+    assert asked.features == (), "it is no feature's check that is to fail on the subject"
 
 
 def test_a_twin_is_asked_all_that_it_might_be_rejected_for() -> None:
@@ -238,18 +270,20 @@ def timed_twin() -> Case:
 
 
 @pytest.mark.parametrize(
-    ("is_brought", "outcomes", "is_run_alone"),
+    ("is_brought", "outcomes", "is_run_alone", "verdict"),
     [
-        (True, {"PERF001": Outcome.PASS}, False),
-        (True, {"PERF001": Outcome.INCONCLUSIVE}, True),
-        (True, {"PERF001": Outcome.PASS, "ISO001": Outcome.FAIL}, True),
-        (False, {"PERF001": Outcome.PASS}, True),
+        (True, {"PERF001": Outcome.PASS}, False, CaseVerdict.CLEAN),
+        (True, {"PERF001": Outcome.INCONCLUSIVE}, False, CaseVerdict.UNDECIDED),
+        (True, {"PERF001": Outcome.ERROR}, True, CaseVerdict.CLEAN),
+        (True, {"PERF001": Outcome.PASS, "ISO001": Outcome.FAIL}, True, CaseVerdict.CLEAN),
+        (False, {"PERF001": Outcome.FAIL}, True, CaseVerdict.CLEAN),
     ],
 )
-def test_a_timed_twin_is_judged_with_the_honest_change_and_alone_where_that_is_not_clean(
+def test_a_timed_twin_is_judged_with_the_honest_change_and_alone_where_something_is_said_against_both(
     is_brought: bool,
     outcomes: dict[str, Outcome],
     is_run_alone: bool,
+    verdict: CaseVerdict,
     timed_twin: Case,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -265,7 +299,7 @@ def test_a_timed_twin_is_judged_with_the_honest_change_and_alone_where_that_is_n
     run = CaseRuns(Workplace(root=ROOT, folder=tmp_path), OPTIONS, Progress(quiet=True))
     made = Made(measured=frozenset({timed_twin.name} if is_brought else ()))
     found = run._judge_group([timed_twin], made, 0.0)
-    assert [result.verdict for result in found] == [CaseVerdict.CLEAN]
+    assert [result.verdict for result in found] == [verdict]
     assert alone == [timed_twin.name] * is_run_alone
 
 
