@@ -71,7 +71,8 @@ _COMPUTING = (
     "scipy",
 )
 _CHANGES_FIRST = re.compile(
-    rf"operator\.(setitem|delitem|i[a-z]+)|builtins\.\w+\.({'|'.join(sorted(_ADDING | _REMOVING))})"
+    r"operator\.(setitem|delitem|i[a-z]+)|heapq\._?heap\w+|bisect\.insort\w*|random\.shuffle"
+    rf"|builtins\.\w+\.({'|'.join(sorted(_ADDING | _REMOVING))})"
 )
 """Functions that change the container that they are given first."""
 _IN_PLACE = re.compile(r"[a-z]\w*[a-z0-9]_")

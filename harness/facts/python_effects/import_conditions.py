@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from harness.facts.python_effects.resolve import Resolver
 
 _PURE_PACKAGES = """
-    abc builtins collections contextlib copy dataclasses enum fractions functools inspect itertools logging math numbers
-    operator pathlib re string types typing typing_extensions warnings
+    abc bisect builtins collections contextlib copy dataclasses enum fractions functools heapq inspect itertools
+    logging math numbers operator pathlib re string types typing typing_extensions warnings
 """
 _PURE = frozenset(_PURE_PACKAGES.split())
 """Packages whose functions tell nothing about the machine and change nothing that outlives the call."""

@@ -160,6 +160,19 @@ BREACHES = {
         "is not guarded by the switch",
         changed(others={f"{FOLDER}/switch.py": SWITCH.replace('"off") ==', '"on") ==')}),
     ),
+    "hook that binds in a condition over nothing": breach(
+        "ISO003",
+        "is not guarded by the switch",
+        changed(
+            hook=HOOK.replace(
+                f"{GUARD}            hidden = hidden * 2\n",
+                "        if is_on(self.config) or (hidden := hidden * 2) is None:\n            pass\n",
+            )
+        ),
+    ),
+    "heap of others": breach(
+        "ISO005", "vllm.layers.TABLE", changed(f"{L}import heapq\nheapq.heappush(L.TABLE, 1)\n")
+    ),
     "hook without a guard": breach(
         "ISO003",
         "is not guarded by the switch",
@@ -254,6 +267,7 @@ TWINS = {
         "    try:\n        pass\n    finally:\n        torch.set_default_dtype(old)\n"
     ),
     "product of a tensor of others": changed(f"{L}def f(x):\n    y = L.W * x\n    y.add_(1)\n    return y\n"),
+    "own heap": changed("import heapq\nHEAP = []\nheapq.heappush(HEAP, 1)\n"),
     "lock": changed("import threading\nLOCK = threading.Lock()\n"),
     "weak table": changed("import weakref\nC = weakref.WeakKeyDictionary()\n"),
     "logger": changed("import logging\nlogger = logging.getLogger(__name__)\nlogger.info('x')\n"),

@@ -67,7 +67,7 @@ class Expressions:
         value, left = self._readers.get(type(node), self._other)(node, frame)
         if isinstance(left, ast.Constant) or not (value.single and value.derived and _spellable(value)):
             return value, left
-        if self.has_effects(node, frame):
+        if self.has_effects(node, frame) or any(map(_binds_unsettled, walk(left))):
             return value, left
         return value, ast.copy_location(ast.Constant(value.constant), node)
 
@@ -276,9 +276,9 @@ class Expressions:
             elif last[0].truth is ends_at:
                 if not kept:
                     return last
-                if last[0].single and isinstance(last[0].constant, bool):
-                    return known(ends_at, derived=True), node
                 kept.append(last)
+                if last[0].single and isinstance(last[0].constant, bool):
+                    return known(ends_at, derived=True), _with(node, values=[left for _, left in kept])
                 break
         if len(kept) <= 1:
             value, left = kept[0] if kept else last
@@ -406,6 +406,11 @@ class _Parts(ast.NodeTransformer):
 def _with(node: ast.expr, **fields: object) -> ast.expr:
     """A copy of a node with other parts."""
     return ast.copy_location(type(node)(**{**dict(ast.iter_fields(node)), **fields}), node)
+
+
+def _binds_unsettled(node: ast.AST) -> bool:
+    """Whether it is a `:=` of what the switch does not settle: the name keeps it, whatever the whole is worth."""
+    return isinstance(node, ast.NamedExpr) and not isinstance(node.value, ast.Constant)
 
 
 def _one_of(values: Sequence[Value]) -> Value:

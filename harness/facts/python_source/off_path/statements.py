@@ -118,7 +118,7 @@ class Statements:
             taken, ends = self.block(node.body if value.truth else node.orelse, frame)
             if self._expressions.has_effects(node.test, frame):
                 taken.insert(0, ast.copy_location(ast.Expr(value=test), node))
-            return taken, ends
+            return _named_in(test, value.doubt) + taken, ends
         body_frame, else_frame = frame.copy(), frame.copy()
         outer, self._hangs_on = self._hangs_on, value.doubt or self._hangs_on
         body, body_ends = self.block(node.body, body_frame)
@@ -127,7 +127,7 @@ class Statements:
         merge_frames(frame, [f for f, ends in ((body_frame, body_ends), (else_frame, else_ends)) if not ends])
         _mark((*body, *orelse), value.doubt)
         if not body and not orelse:
-            return [], body_ends and else_ends
+            return _named_in(test, value.doubt), body_ends and else_ends
         left = ast.copy_location(ast.If(test=test, body=body or [ast.Pass()], orelse=orelse), node)
         return [_marked(left, value.doubt)], body_ends and else_ends
 
@@ -473,6 +473,15 @@ def _mark(body: Iterable[ast.stmt], taint: str) -> None:
         for node in walk(statement):
             if isinstance(node, ast.stmt) and taint and not getattr(node, "undecided", ""):
                 node.undecided = taint  # type: ignore[attr-defined]
+
+
+def _named_in(test: ast.expr, taint: str) -> list[ast.stmt]:
+    """What a condition that is left out binds on the way (`:=`), as assignments."""
+    return [
+        _marked(ast.copy_location(ast.Assign(targets=[node.target], value=node.value), node), taint)
+        for node in walk(test)
+        if isinstance(node, ast.NamedExpr)
+    ]
 
 
 def _replaced(node: A, **fields: object) -> A:

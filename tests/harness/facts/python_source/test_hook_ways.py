@@ -58,6 +58,14 @@ def wrapped(body: str, decorator: str = "@when_fast", wrapper: str = WRAPPER) ->
 
 
 OPEN: dict[str, Edits] = {
+    "walrus in a condition of nothing": after(
+        f"        if {ON} or (hidden := hidden * 2) is None:\n            pass\n"
+    ),
+    "walrus in a settled condition": guard(f"(hidden := hidden * 2) is not None and {ON}"),
+    "walrus around a guard": after(
+        f"        if (hidden := hidden * 2) is not None:\n            if {ON}:\n                hidden = hidden * 3\n"
+    ),
+    "walrus in a settled value": after(f"        w = (hidden := hidden * 2) is not None and {ON}\n"),
     "or config": guard(f"{ON} or self.config.fast"),
     "or config kept": [IMPORT, KEEP, *guard("self.fast or self.config.fast")],
     "or config kept is_on": [IMPORT_ON, KEEP_ON, *guard("is_on(self.config) or self.config.fast")],
@@ -403,6 +411,8 @@ GUARDED: dict[str, Edits] = {
     ),
     "not not": guard(f"not not {ON}"),
     "walrus": guard(f"(w := {ON})"),
+    "walrus behind the switch": guard(f"{ON} and (hidden := hidden * 2) is not None"),
+    "walrus that both ways read": guard(f"(w := {ON}) and x is not None"),
     "len": guard(f'{CONFIG} == "fast" and len(self.layers) > 2'),
     "wraps": wrapped(WHEN_ON),
     "wraps not when": wrapped("        if is_on(self.config):\n            run(self)\n"),
