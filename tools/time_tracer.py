@@ -78,6 +78,17 @@ class Output:
     req_id_to_index: dict[str, int]
 
 
+class LateOutput:
+    """As vLLM's `AsyncOutput`, which its second model runner gives at every step: fetched by the engine."""
+
+    def __init__(self, output: Output) -> None:
+        self.output = output
+
+    def get_output(self) -> Output:
+        """The output."""
+        return self.output
+
+
 class Graph:
     """A graph that computes nothing."""
 
@@ -102,7 +113,7 @@ class Plan:
 class Runner:
     """A model runner whose step replays its graph and hands out one token a request."""
 
-    output: Output
+    output: LateOutput
 
     def __init__(self, tracer: Tracer) -> None:
         self.graph = Graph()
@@ -119,9 +130,9 @@ class Runner:
         """Computes."""
         self.graph.replay()
         ids = list(scheduler_output.num_scheduled_tokens)
-        self.output = Output([[7] for _ in ids], {name: index for index, name in enumerate(ids)})
+        self.output = LateOutput(Output([[7] for _ in ids], {name: index for index, name in enumerate(ids)}))
 
-    def sample_tokens(self, _grammar: None) -> Output:
+    def sample_tokens(self, _grammar: None) -> LateOutput:
         """Samples."""
         return self.output
 
@@ -196,7 +207,7 @@ def time_step(runner: Runner, scheduled: Scheduled, between: Callable[[], None])
     between()
     started = time.perf_counter_ns()
     runner.execute(runner, scheduled)
-    runner.sample(runner, None)
+    runner.sample(runner, None).get_output()
     return time.perf_counter_ns() - started
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any, TypeAlias
 
@@ -31,6 +32,27 @@ KEPT_OF_A_STEP = 15
 
 Told: TypeAlias = tuple[dict[str, int], list[dict[str, Any]]]
 """Calls by target, and decisions: of a step, or of a graph's capture. A graph's never change."""
+
+
+Begun: TypeAlias = tuple[dict[str, Any], tuple[ScheduledRequest, ...], Steady | None]
+"""A row without its tokens, with what the step scheduled."""
+
+
+@dataclass(slots=True)
+class _Step:
+    """A step that has ended, until its row is written."""
+
+    plain: Any
+    """What it schedules, where that is still to be read."""
+    output: Any
+    started_ns: int
+    duration_ns: int
+    ran: dict[str, int]
+    decisions: list[dict[str, Any]]
+    graph_replayed: bool
+    is_awaited: bool = False
+    """Whether the engine has still to fetch the output."""
+    begun: Begun | None = None
 
 
 class StepRecorder:
@@ -68,8 +90,8 @@ class StepRecorder:
         """What the present step schedules, where its row is not made at once."""
         self.after_steps: Callable[[], None] = lambda: None
         """What looks at the process once rows are made."""
-        self._kept: list[tuple[Any, Any, int, int, dict[str, int], list[dict[str, Any]], bool]] = []
-        """Steps whose rows are not made, as `_make_row` takes them."""
+        self._kept: list[_Step] = []
+        """Steps whose rows are not made."""
         self._num_kept = 0
 
     @property
@@ -238,8 +260,8 @@ class StepRecorder:
         kept, self._kept, self._num_kept = self._kept, [], 0
         for step in kept:
             try:
-                self._read(step[0])
-                self._make_row(*step)
+                self._read(step.plain)
+                self._make_row(step)
             except FAULTS as error:
                 self.report_error("a row", error)
         self.guard("the look after a step", self.after_steps)
@@ -281,53 +303,56 @@ class StepRecorder:
         else:
             self._count_replays()
             ran, decisions = dict(self._ran), self._decisions
-        step = (plain, result, self._started_ns, self._duration_ns, ran, decisions, self._was_replayed)
+        step = _Step(plain, result, self._started_ns, self._duration_ns, ran, decisions, self._was_replayed)
         self._decisions, self._was_replayed = [], False
         # An output that is still to be fetched may have fields of the same names, without their final contents.
-        is_late = hasattr(result, "get_output")
-        if plain is not None and not is_late:
-            self._kept.append(step)
-            self._num_kept += KEPT_OF_A_STEP + len(plain.num_scheduled_tokens)
-            if self._num_kept >= MOST_KEPT:
-                self.settle()
-            return
-        if plain is not None:
+        if hasattr(result, "get_output"):
+            self._await_output(step)
+        if plain is None:
+            self._make_row(step)
             self.settle()
-            self._read(plain)
-        self._make_row(*step, is_late=is_late)
-        self.settle()
+            return
+        self._kept.append(step)
+        self._num_kept += KEPT_OF_A_STEP + len(plain.num_scheduled_tokens)
+        if self._num_kept >= MOST_KEPT:
+            self.settle()
 
-    def _make_row(
-        self,
-        _scheduler_output: Any,
-        output: Any,
-        started_ns: int,
-        duration_ns: int,
-        ran: dict[str, int],
-        decisions: list[dict[str, Any]],
-        graph_replayed: bool,
-        *,
-        is_late: bool = False,
-    ) -> None:
+    def _await_output(self, step: _Step) -> None:
+        """Lets the step have its tokens once the engine fetches them: it does so later under asynchronous scheduling,
+        and with vLLM's second model runner at every step."""
+        result, fetch = step.output, step.output.get_output
+        step.is_awaited = True
+
+        def get_output() -> Any:
+            # The engine's own again, or the result would keep itself alive, and its memory on the GPU.
+            del result.get_output
+            step.output, step.is_awaited = fetch(), False
+            if step.begun is not None:
+                self.guard("a late row", self._write_row, *step.begun, step.output)
+            return step.output
+
+        step.output, result.get_output = None, get_output
+
+    def _make_row(self, step: _Step) -> None:
         scheduled, steady = self._scheduled, self._steady
         self._scheduled, self._steady = (), None
         if not scheduled and steady is None:
             return
         row = {
             "step": self.num_steps,
-            "started_ns": started_ns,
-            "duration_ns": duration_ns,
+            "started_ns": step.started_ns,
+            "duration_ns": step.duration_ns,
             "num_reqs": len(steady.ids if steady is not None else scheduled),
-            "decisions": decisions,
-            "ran": ran,
+            "decisions": step.decisions,
+            "ran": step.ran,
             "num_draft_tokens": self._num_draft_tokens,
-            "graph_replayed": graph_replayed,
+            "graph_replayed": step.graph_replayed,
         }
         self.num_steps += 1
-        if is_late:
-            self._write_row_later(row, scheduled, steady, output)
+        if step.is_awaited:
+            step.begun = row, scheduled, steady
         else:
-            self._write_row(row, scheduled, steady, output)
+            self._write_row(row, scheduled, steady, step.output)
 
     def _write_row(
         self,
@@ -359,23 +384,6 @@ class StepRecorder:
             )
         self._file.write("row", **row, requests=requests)
         self.book.settle(scheduled, emitted)
-
-    def _write_row_later(
-        self,
-        row: dict[str, Any],
-        scheduled: tuple[ScheduledRequest, ...],
-        steady: Steady | None,
-        result: Any,
-    ) -> None:
-        """Under asynchronous scheduling the sampled tokens are known once the engine fetches the output."""
-        fetch = result.get_output
-
-        def get_output() -> Any:
-            output = fetch()
-            self.guard("a late row", self._write_row, row, scheduled, steady, output)
-            return output
-
-        result.get_output = get_output
 
     def guard(self, where: str, action: Callable[..., None], *args: Any) -> None:
         """Runs a part of the tracer; what it fails at becomes an error record."""

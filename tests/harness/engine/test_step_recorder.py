@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -209,3 +211,48 @@ def test_the_steps_of_a_block_that_fails_are_written(tmp_path: Path) -> None:
         raise RuntimeError
     (file,) = tmp_path.iterdir()
     assert [json.loads(line).get("step") for line in file.read_text().splitlines()[1:]] == [0, 1, 2]
+
+
+class LateOutput:
+    """As the second model runner's: its tokens are there when the engine fetches them."""
+
+    def __init__(self) -> None:
+        self.fetched = 0
+
+    def get_output(self) -> SimpleNamespace:
+        self.fetched += 1
+        return SimpleNamespace(sampled_token_ids=[[5]], req_id_to_index={"a": 0})
+
+
+def test_a_late_output_is_kept_without_its_row_and_without_the_runners_own_object(tmp_path: Path) -> None:
+    recorder = StepRecorder(LedgerFile(tmp_path, "n"))
+    scheduler, ends = MadeScheduler(), []
+    gc.disable()
+    try:
+        with recorder.held_back():
+            for _ in range(5):
+                late = LateOutput()
+                recorder.around_execute(lambda *_: None)(None, scheduler.output("a", 0))
+                assert recorder.around_sample(lambda _runner, late=late: late)(None) is late
+                assert late.get_output().sampled_token_ids == [[5]] and late.fetched == 1
+                ends.append(weakref.ref(late))
+                del late
+            assert [end() for end in ends] == [None] * 5
+            assert recorder.num_steps == 1
+    finally:
+        gc.enable()
+    assert recorder.num_steps == 5
+
+
+def test_a_step_whose_output_nobody_fetches_has_no_row(tmp_path: Path) -> None:
+    recorder, scheduler = StepRecorder(LedgerFile(tmp_path, "n")), MadeScheduler()
+    with recorder.held_back():
+        for late in (lates := [LateOutput() for _ in range(3)]):
+            recorder.around_execute(lambda *_: None)(None, scheduler.output("a", 0))
+            recorder.around_sample(lambda _runner, late=late: late)(None)
+        lates[0].get_output()
+        lates[2].get_output()
+    (file,) = tmp_path.iterdir()
+    assert [json.loads(line).get("step") for line in file.read_text().splitlines()[1:]] == [0, 2]
+    lates[1].get_output()
+    assert json.loads(file.read_text().splitlines()[-1])["step"] == 1
