@@ -14,6 +14,7 @@ from harness.facts.python_source.off_path.enums import Enums, value_of_member
 from harness.facts.python_source.off_path.folds import Folds
 from harness.facts.python_source.off_path.frames import Frame
 from harness.facts.python_source.off_path.knowledge import Knowledge
+from harness.facts.python_source.off_path.residue import effect_of_condition
 from harness.facts.python_source.off_path.switch import CONFIG_NAME, EMPTY, SWITCHES
 from harness.facts.python_source.off_path.values import (
     ANYTHING,
@@ -68,6 +69,8 @@ class Expressions:
         if isinstance(left, ast.Constant) or not (value.single and value.derived and _spellable(value)):
             return value, left
         if self.has_effects(node, frame) or any(map(_binds_unsettled, walk(left))):
+            return value, left
+        if _asks_first(left):
             return value, left
         return value, ast.copy_location(ast.Constant(value.constant), node)
 
@@ -303,7 +306,8 @@ class Expressions:
         if test.is_bottom:
             return BOTTOM, node
         if test.truth is not None and test.derived:
-            return self.read(node.body if test.truth else node.orelse, frame)
+            value, left = self.read(node.body if test.truth else node.orelse, frame)
+            return value, _with(node, test=left_test) if _asks_first(left_test) else left
         body, left_body = self._read_maybe(node.body, frame)
         orelse, left_orelse = self._read_maybe(node.orelse, frame)
         left = _with(node, test=left_test, body=left_body, orelse=left_orelse)
@@ -406,6 +410,12 @@ class _Parts(ast.NodeTransformer):
 def _with(node: ast.expr, **fields: object) -> ast.expr:
     """A copy of a node with other parts."""
     return ast.copy_location(type(node)(**{**dict(ast.iter_fields(node)), **fields}), node)
+
+
+def _asks_first(left: ast.expr) -> bool:
+    """Whether it is `call() and on`, say: the call runs, whatever the whole is worth, and may do something."""
+    condition = left.operand if isinstance(left, ast.UnaryOp) and isinstance(left.op, ast.Not) else left
+    return isinstance(condition, ast.BoolOp) and effect_of_condition(condition) is not None
 
 
 def _binds_unsettled(node: ast.AST) -> bool:

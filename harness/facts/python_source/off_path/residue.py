@@ -18,6 +18,10 @@ _QUERIES = frozenset(
     )
 )
 """Built-ins whose call changes nothing."""
+_ASKING = ("is_", "has_", "supports_")
+_TELLING = frozenset(
+    ("numel", "size", "dim", "stride", "get", "keys", "values", "items", "startswith", "endswith")
+)
 _TOTAL_QUERIES = frozenset(("isinstance", "hasattr", "callable", "id", "type", "super"))
 """Those of them that cost next to nothing and do not fail, for what has no odd methods of its own."""
 _LOGGING = frozenset(("debug", "info", "warning", "error", "exception", "critical", "log"))
@@ -86,7 +90,14 @@ def _effect(statement: ast.stmt) -> Effect | None:
     return next((effect for effect in found if effect.is_sure), found[0] if found else None)
 
 
-def effect_of_expression(expression: ast.AST, *, calls_are_sure: bool = False) -> Effect | None:
+def effect_of_condition(condition: ast.expr) -> Effect | None:
+    """As `effect_of_expression`, but a method that by its name only tells something of its object does nothing."""
+    return effect_of_expression(condition, asking_is_quiet=True)
+
+
+def effect_of_expression(
+    expression: ast.AST, *, calls_are_sure: bool = False, asking_is_quiet: bool = False
+) -> Effect | None:
     """What evaluating it does besides giving a value; None for built-ins that change nothing.
 
     With `calls_are_sure` a call of code that is not analysed counts as doing something.
@@ -101,10 +112,19 @@ def effect_of_expression(expression: ast.AST, *, calls_are_sure: bool = False) -
         known: Effect | None = getattr(node, "effect", None)
         if known is not None:
             found.append(known)
-        elif name not in _QUERIES:
+        elif name not in _QUERIES and not (asking_is_quiet and _only_asks(name)):
             text = f"calls {name} in line {node.lineno}, and what that does cannot be told"
             found.append(Effect(text, is_sure=calls_are_sure or name in _BUILTINS))
     return next((effect for effect in found if effect.is_sure), found[0] if found else None)
+
+
+def _only_asks(name: str) -> bool:
+    """Whether a method is called as those are that tell something of their object and leave it as it is.
+
+    By convention only. Where its definition is among the files that are read, what that does counts instead.
+    """
+    method = name.rpartition(".")[2]
+    return "." in name and (method in _TELLING or method.startswith(_ASKING))
 
 
 def is_total(expression: ast.AST) -> bool:

@@ -13,7 +13,12 @@ from harness.facts.python_source.off_path.expressions import Expressions
 from harness.facts.python_source.off_path.frames import Frame, is_surely_bound, merge_frames, stored_names
 from harness.facts.python_source.off_path.knowledge import Knowledge
 from harness.facts.python_source.off_path.patterns import matches
-from harness.facts.python_source.off_path.residue import effect_of, has_no_effect, tidy
+from harness.facts.python_source.off_path.residue import (
+    effect_of,
+    effect_of_condition,
+    has_no_effect,
+    tidy,
+)
 from harness.facts.python_source.off_path.scopes import Key
 from harness.facts.python_source.off_path.values import (
     ANYTHING,
@@ -116,9 +121,7 @@ class Statements:
         if value.truth is not None and (value.derived or isinstance(node.test, ast.Constant)):
             self._dropped(node.orelse if value.truth else node.body, node, frame)
             taken, ends = self.block(node.body if value.truth else node.orelse, frame)
-            if self._expressions.has_effects(node.test, frame):
-                taken.insert(0, ast.copy_location(ast.Expr(value=test), node))
-            return _named_in(test, value.doubt) + taken, ends
+            return [*self._left_of_test(node, node.test, test, value.doubt, frame), *taken], ends
         body_frame, else_frame = frame.copy(), frame.copy()
         outer, self._hangs_on = self._hangs_on, value.doubt or self._hangs_on
         body, body_ends = self.block(node.body, body_frame)
@@ -127,9 +130,21 @@ class Statements:
         merge_frames(frame, [f for f, ends in ((body_frame, body_ends), (else_frame, else_ends)) if not ends])
         _mark((*body, *orelse), value.doubt)
         if not body and not orelse:
-            return _named_in(test, value.doubt), body_ends and else_ends
+            return self._left_of_test(node, node.test, test, value.doubt, frame), body_ends and else_ends
         left = ast.copy_location(ast.If(test=test, body=body or [ast.Pass()], orelse=orelse), node)
         return [_marked(left, value.doubt)], body_ends and else_ends
+
+    def _left_of_test(
+        self, node: ast.stmt, test: ast.expr, left: ast.expr, doubt: str, frame: Frame
+    ) -> list[ast.stmt]:
+        """What a condition does on the way to an answer that settles what runs: it binds names, and it calls."""
+        if self._expressions.has_effects(test, frame):
+            return [*_named_in(left, doubt), ast.copy_location(ast.Expr(value=left), node)]
+        effect = effect_of_condition(left)
+        if effect is None:
+            return _named_in(left, doubt)
+        calls = ast.copy_location(ast.Expr(value=left), node)
+        return [*_named_in(left, doubt), _marked(calls, "" if effect.is_sure else effect.text)]
 
     def _assign(self, node: ast.Assign, frame: Frame) -> Left:
         value, left = self._expressions.read(node.value, frame)
@@ -303,7 +318,8 @@ class Statements:
                 for later in node.cases[node.cases.index(case) + 1 :]:
                     self._dropped(later.body, node, frame)
                 self._bind_pattern(case.pattern, frame)
-                return self.block(case.body, frame)
+                taken, is_end = self.block(case.body, frame)
+                return [*self._left_of_test(node, node.subject, subject, value.doubt, frame), *taken], is_end
             inner = frame.copy()
             self._bind_pattern(case.pattern, inner)
             body, body_ends = self.block(case.body, inner)
@@ -315,7 +331,7 @@ class Statements:
         else:
             ends.append((frame.copy(), False))
         if not cases:
-            return [], False
+            return self._left_of_test(node, node.subject, subject, value.doubt, frame), False
         merge_frames(frame, [inner for inner, ended in ends if not ended])
         return [_replaced(node, subject=subject, cases=cases)], all(ended for _, ended in ends)
 

@@ -58,6 +58,21 @@ def wrapped(body: str, decorator: str = "@when_fast", wrapper: str = WRAPPER) ->
 
 
 OPEN: dict[str, Edits] = {
+    "call in a condition of nothing": after(f"        if {ON} or self.layers.pop():\n            pass\n"),
+    "call of others in a condition of nothing": after("        if torch.manual_seed(1):\n            pass\n"),
+    "call before the switch": guard(f"self.layers.pop() and {ON}"),
+    "call before the switch, negated": guard(f"not (self.layers.pop() or not {ON})"),
+    "call before the switch, elif": after(
+        "        if x is None:\n            pass\n"
+        f"        elif self.layers.pop() and {ON}:\n            hidden = hidden * 2\n"
+    ),
+    "call before the switch, kept": after(f"        w = self.layers.pop() and {ON}\n"),
+    "call before the switch, conditional expression": after(
+        f"        hidden = hidden * 2 if self.layers.pop() and {ON} else hidden\n"
+    ),
+    "call in the subject of a match": after(
+        "        match self.layers.pop():\n            case _:\n                pass\n"
+    ),
     "walrus in a condition of nothing": after(
         f"        if {ON} or (hidden := hidden * 2) is None:\n            pass\n"
     ),
@@ -410,6 +425,8 @@ GUARDED: dict[str, Edits] = {
         "w", f"        if x is None:\n            w = {ON}\n        else:\n            w = False\n"
     ),
     "not not": guard(f"not not {ON}"),
+    "question before the switch": guard(f"x.numel() > 2 and torch.cuda.is_available() and {ON}"),
+    "call behind the switch": guard(f"{ON} and self.layers.pop()"),
     "walrus": guard(f"(w := {ON})"),
     "walrus behind the switch": guard(f"{ON} and (hidden := hidden * 2) is not None"),
     "walrus that both ways read": guard(f"(w := {ON}) and x is not None"),
