@@ -54,10 +54,19 @@ def build_suite(eval_set: EvalSet, concurrencies: Sequence[int]) -> Suite:
 
 
 def control_of(suite: Suite, *, max_batch: int, num_requests: int) -> Suite:
-    """A slice of a suite for its negative control: about `num_requests`, spread evenly over what the scope serves."""
+    """A slice of a suite for its negative control: about `num_requests`, spread evenly over what the scope serves.
+
+    Each part keeps as many as the suite has in flight there: fewer would be asked at another concurrency.
+    """
     inside = [part for part in suite.parts if part.concurrency <= max_batch]
     step = max(1, sum(len(part.requests) for part in inside) // num_requests)
-    parts = tuple(SuitePart(concurrency=part.concurrency, requests=part.requests[::step]) for part in inside)
+    parts = tuple(
+        SuitePart(
+            concurrency=part.concurrency,
+            requests=part.requests[:: min(step, max(1, len(part.requests) // part.concurrency))],
+        )
+        for part in inside
+    )
     return Suite(name=f"{suite.name}_control", parts=parts, seed=suite.seed)
 
 

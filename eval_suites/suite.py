@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from harness.model.completion import Completer, CompletionRequest
@@ -41,14 +41,22 @@ class Suite:
         return sum(len(part.requests) for part in self.parts)
 
 
+def _slices(part: SuitePart) -> Iterator[tuple[CompletionRequest, ...]]:
+    """Slices keep the progress moving: a whole number of full waves each, and what is left over with the last."""
+    step = part.concurrency * (1 if part.together else max(1, 16 // part.concurrency))
+    start = 0
+    while start < len(part.requests):
+        rest = len(part.requests) - start
+        end = start + (rest if rest < step + part.concurrency and not part.together else step)
+        yield part.requests[start:end]
+        start = end
+
+
 def run_suite(suite: Suite, completer: Completer, progress: Progress | None = None) -> tuple[SuiteItem, ...]:
     """The arm's answers, in the order of the suite. Raises `EngineError` when the server dies."""
     items: list[SuiteItem] = []
     for part in suite.parts:
-        # Slices keep the progress moving; a slice is a whole number of full waves.
-        step = part.concurrency * (1 if part.together else max(1, 16 // part.concurrency))
-        for start in range(0, len(part.requests), step):
-            chunk = part.requests[start : start + step]
+        for chunk in _slices(part):
             items.extend(
                 completer.complete_many(
                     chunk, concurrency=part.concurrency, suite=suite.name, together=part.together

@@ -210,3 +210,11 @@ def test_a_control_asks_the_same_of_a_part_of_the_rows_inside_the_scope() -> Non
     assert control.name == "mrcr_control" and max(p.concurrency for p in control.parts) == 8
     assert all(asked[r.item] == r for part in control.parts for r in part.requests)
     assert 12 <= control.num_requests <= 30
+
+
+@pytest.mark.parametrize("num_rows", [3, 16, 24, 60])
+@pytest.mark.parametrize("num_requests", [4, 16, 32])
+def test_a_control_has_as_many_requests_in_flight_as_its_suite(num_rows: int, num_requests: int) -> None:
+    suite = build_suite(mrcr_set(*[row(f"r{n}", bin="b") for n in range(num_rows)]), SCOPE)
+    control = control_of(suite, max_batch=8, num_requests=num_requests)
+    assert all(len(part.requests) >= part.concurrency for part in control.parts)

@@ -70,6 +70,15 @@ def test_slices_of_a_part_are_whole_waves_so_that_the_batch_stays_full() -> None
     assert all(size % concurrency == 0 for concurrency, size in completer.calls)
 
 
+@pytest.mark.parametrize("num_requests", [8, 9, 18, 23, 31, 40])
+def test_what_is_left_of_a_part_is_asked_with_as_many_in_flight_as_the_rest(num_requests: int) -> None:
+    completer = EchoCompleter()
+    prompts = tuple((i,) for i in range(1, num_requests + 1))
+    run_suite(greedy_suite(prompts, concurrencies=(8,), num_tokens=1, seed=0), completer)
+    sizes = [size for _, size in completer.calls]
+    assert sum(sizes) == num_requests and min(sizes) >= 8
+
+
 def test_forcing_walks_the_baselines_own_continuation_of_the_same_prompt() -> None:
     greedy = run_suite(greedy_suite(PROMPTS, concurrencies=(1,), num_tokens=4, seed=0), EchoCompleter())
     forced = teacher_forced_suite(PROMPTS, continuations_of(greedy), concurrencies=(2,), seed=0)
